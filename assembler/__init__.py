@@ -1,0 +1,1 @@
+"""The assembler service: join, paste, encode, mux."""

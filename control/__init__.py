@@ -1,0 +1,1 @@
+"""Jobs, scheduler, command line."""

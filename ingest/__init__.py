@@ -1,0 +1,1 @@
+"""The ingest service: scan, plan, decode, pack."""

@@ -1,0 +1,1 @@
+"""What travels: Kafka records, topics, job spec, states, errors. Pure data; imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""The swapper service: reads frame batches, runs an engine, writes patches."""

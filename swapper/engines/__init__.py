@@ -1,0 +1,1 @@
+"""Engines turn frames into patches. `base` is the interface; `registry` opens one by name."""

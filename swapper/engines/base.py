@@ -1,0 +1,119 @@
+"""What an engine is: prepared source faces in, patches out."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.frames import FrameInfo, VideoFormat
+from schemas.swaps import SwapFlag
+
+Plane = npt.NDArray[Any]
+"""One plane of samples, (rows, columns), uint8 for 8-bit formats and uint16 above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as an engine sees it. `planes` share memory with the Kafka message: read only."""
+
+    info: FrameInfo
+    ordinal: int
+    """Number in the presentation order of the whole input."""
+    format: VideoFormat
+    tick: Fraction
+    """Seconds of one tick of `info.pts`."""
+    planes: tuple[Plane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPixels:
+    """New pixels for a rectangle, in luma samples, aligned as `schemas.swaps.Patch` says."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    planes: tuple[Plane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSwap:
+    """An engine's decision on one frame."""
+
+    seq: int
+    patches: tuple[PatchPixels, ...] = ()
+    flags: SwapFlag = SwapFlag(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFace:
+    """A face made ready for one engine. Plain arrays, so that it is stored once and loaded anywhere."""
+
+    engine: str
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        out = io.BytesIO()
+        np.savez_compressed(out, _engine=np.array(self.engine), **dict(self.arrays))  # type: ignore[arg-type]
+        return out.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SourceFace:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return cls(str(arrays.pop("_engine")), arrays)
+
+
+@dataclass(slots=True)
+class Work:
+    """Frames of one stream to run, in order. `last` says that no frame of the stream follows, so
+    whatever the engine still holds back must come out."""
+
+    state: Any
+    frames: Sequence[Frame]
+    last: bool = False
+
+
+class Engine(ABC):
+    """Turns frames into patches. One instance a process; `swap` is called from one thread."""
+
+    name: ClassVar[str]
+    stateful: ClassVar[bool]
+    """Whether frames of a stream must come in order to one worker to get the best picture."""
+    context_frames: ClassVar[int]
+    """How many frames before a segment the engine's state needs."""
+
+    @property
+    @abstractmethod
+    def model_id(self) -> str:
+        """Models and version that make the patches, for traceability."""
+
+    @abstractmethod
+    def warm(self) -> None:
+        """Load models and compile kernels; afterwards `swap` runs at full speed."""
+
+    @abstractmethod
+    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+        """Make one face of one or more encoded pictures of the same person.
+
+        Raises NoFaceError, naming the picture by its number, and InputError for bytes that are no picture.
+        """
+
+    @abstractmethod
+    def open(self, face: SourceFace, options: Mapping[str, Any]) -> Any:
+        """State of a new stream. Raises UsageError for an unknown option."""
+
+    @abstractmethod
+    def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        """Run frames of several streams at once.
+
+        Returns for each work the frames decided by now, in order and each exactly once; an engine
+        that looks ahead holds the newest ones back until it knows, at most until `last`.
+        """
