@@ -42,7 +42,14 @@ class PixelFormat:
 
 def _family() -> dict[str, PixelFormat]:
     table: dict[str, PixelFormat] = {}
-    shifts = {"420": (1, 1), "422": (1, 0), "444": (0, 0), "440": (0, 1), "411": (2, 0), "410": (2, 2)}
+    shifts = {
+        "420": (1, 1),
+        "422": (1, 0),
+        "444": (0, 0),
+        "440": (0, 1),
+        "411": (2, 0),
+        "410": (2, 2),
+    }
     for tag, (x, y) in shifts.items():
         name = f"yuv{tag}p"
         table[name] = PixelFormat(name, 3, x, y, 8)

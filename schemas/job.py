@@ -1,0 +1,151 @@
+"""The job spec: what one input becomes, and everything that decides the bytes of the result."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.frames import PayloadCodec
+from schemas.record import Model, Record, register
+from schemas.swaps import FailurePolicy
+
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+
+CONTAINERS = ("mp4", "mov", "mkv")
+"""Output containers, by file suffix."""
+
+
+class Lane(StrEnum):
+    """Separate topics and consumers, so that a backlog never delays a live feed."""
+
+    LIVE = "live"
+    BATCH = "batch"
+
+
+class EncodeSpec(Model):
+    """How the picture is encoded. Part of the job, never of the machine: the same spec gives the same
+    bytes (with CPU encoders of one version on one class of CPU)."""
+
+    encoder: Literal["libx264", "libx265", "ffv1", "h264_nvenc", "hevc_nvenc"] = "libx264"
+    quality: Annotated[int, Field(ge=0, le=51)] = 18
+    """Constant rate factor of x264/x265, constant QP of NVENC; 0 with libx264 is lossless. Not for ffv1."""
+    preset: str = "medium"
+    threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """x264's bytes change with the number of threads."""
+    cpu_independent: bool = True
+    """x264 without instructions whose rounding differs between CPU classes."""
+    options: dict[str, str] = {}
+    """More options of the encoder, as FFmpeg names them; they win."""
+
+
+class SwapSpec(Model):
+    """What is put on the frames."""
+
+    engine: str = "mesh"
+    face: str = ""
+    """Object name of the prepared source face; empty for engines without one."""
+    sources: list[str] = []
+    """The pictures it was made from, as given: for the record only."""
+    consent: str = ""
+    """Reference to the permission of the person shown."""
+    options: dict[str, Any] = {}
+    on_failure: FailurePolicy = FailurePolicy.FAIL
+
+
+class PlanSpec(Model):
+    """How the input is cut."""
+
+    segment_seconds: Annotated[float, Field(gt=0, le=60)] = 4.0
+    """Target length; a key frame within half of it is preferred as a border."""
+    context_frames: Annotated[int, Field(ge=0, le=250)] = 0
+    """Frames before a segment that travel with it for the engine's state."""
+    payload: PayloadCodec = PayloadCodec.RAW
+    jpeg_quality: Annotated[int, Field(ge=1, le=100)] = 92
+    decoder: Literal["cpu", "nvdec"] = "cpu"
+
+
+@register
+class JobSpec(Record):
+    """One input with one set of faces and options. A change raises `revision`."""
+
+    KIND = "job"
+
+    job: JobId
+    revision: Annotated[int, Field(ge=1)] = 1
+    lane: Lane = Lane.BATCH
+    priority: int = 0
+    input: str
+    """Path or URL of the input, readable by every ingest worker."""
+    output: str
+    """Path of the result, writable by every assembler."""
+    plan: PlanSpec = PlanSpec()
+    swap: SwapSpec = SwapSpec()
+    encode: EncodeSpec = EncodeSpec()
+    overwrite: bool = True
+
+    @property
+    def container(self) -> str:
+        """Output container by the suffix of `output`."""
+        return self.output.rsplit(".", 1)[-1].lower()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.container not in CONTAINERS:
+            raise ValueError(
+                f"output {self.output!r} ends in none of {', '.join('.' + c for c in CONTAINERS)}"
+            )
+        if self.encode.encoder == "ffv1" and self.container != "mkv":
+            raise ValueError("ffv1 goes into .mkv only")
+        return self
+
+
+class JobState(StrEnum):
+    """queued → planning → running → finishing → done, or failed / cancelled from any of them."""
+
+    QUEUED = "queued"
+    PLANNING = "planning"
+    RUNNING = "running"
+    FINISHING = "finishing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
+@register
+class JobRecord(Record):
+    """Topic `jobs`, compacted by job: the spec and where it stands."""
+
+    KIND = "jobstate"
+
+    spec: JobSpec
+    state: JobState = JobState.QUEUED
+    reason: str = ""
+    """Why it failed, in one line."""
+    plan: str = ""
+    """Object name of its plan, once planned."""
+    warnings: dict[str, int] = {}
+    created_ns: int = 0
+    """Wall-clock time of submission, for display."""
+
+
+_STREAM = re.compile(r"^(?P<job>.+)/(?P<segment>\d+)$")
+
+
+def stream_id(job: str, segment: int) -> str:
+    """Name of the stream of a recorded segment; also its Kafka key."""
+    return f"{job}/{segment}"
+
+
+def split_stream(stream: str) -> tuple[str, int]:
+    """(job, segment) of a stream of a recorded input. Raises ValueError for any other name."""
+    match = _STREAM.match(stream)
+    if match is None:
+        raise ValueError(f"{stream!r} names no segment")
+    return match["job"], int(match["segment"])
