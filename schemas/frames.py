@@ -131,9 +131,7 @@ class FrameBatch(Record):
         return Fraction(*self.time_base)
 
     def infos(self) -> Iterator[FrameInfo]:
-        for i, (pts, duration, flags) in enumerate(
-            zip(self.pts, self.duration, self.flags, strict=True)
-        ):
+        for i, (pts, duration, flags) in enumerate(zip(self.pts, self.duration, self.flags, strict=True)):
             yield FrameInfo(self.seq + i, pts, duration, FrameFlag(flags))
 
 
@@ -155,6 +153,8 @@ class StreamStart(Record):
     frames: int
     context: int
     format: VideoFormat
+    rate: Rational = (0, 1)
+    """Nominal frame rate, a hint for the encoder's rate control; never used for time. 0 if unknown."""
 
 
 @register
