@@ -1,0 +1,39 @@
+"""The engine `none`: every frame passes as it is. For tests and for measuring everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UsageError
+from swapper.engines.base import Engine, FrameSwap, SourceFace, Work
+
+
+class NoneEngine(Engine):
+    """Decides at once that a frame has no patches, without reading a pixel."""
+
+    name = "none"
+    stateful = False
+    context_frames = 0
+
+    def __init__(self, models: Path) -> None:
+        """`models` is not read."""
+
+    @property
+    def model_id(self) -> str:
+        return "none"
+
+    def warm(self) -> None:
+        """Nothing to load."""
+
+    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+        """An empty face: the pictures are not looked at."""
+        return SourceFace(self.name)
+
+    def open(self, face: SourceFace, options: Mapping[str, Any]) -> None:
+        if options:
+            raise UsageError(f"engine none has no option {', '.join(sorted(options))}")
+
+    def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        return [[FrameSwap(frame.info.seq) for frame in one.frames] for one in work]
