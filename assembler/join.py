@@ -1,0 +1,224 @@
+"""Join of the frames and swaps of each stream, in order, each frame exactly once.
+
+Pure logic: records go in as they arrive, pairs of (frame batch, swap batch) come out in the order of
+their sequence numbers. Both sides of a stream have the same batch boundaries.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from schemas.errors import MalformedRecordError
+from schemas.frames import FrameBatch, StreamAbort, StreamEnd, StreamStart
+from schemas.record import Message, Record
+from schemas.swaps import SwapBatch
+
+REMEMBERED = 100_000
+"""Finished streams kept in memory, so that late duplicates of them are recognised."""
+
+
+class Side(StrEnum):
+    """The two topics that are joined."""
+
+    FRAMES = "frames"
+    SWAPS = "swaps"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """One release of one stream."""
+
+    stream: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A frame batch with the swap batch made from it."""
+
+    frames: Message[FrameBatch]
+    swaps: Message[SwapBatch]
+
+
+@dataclass(slots=True)
+class StreamState:
+    """What is known of one unfinished stream."""
+
+    key: StreamKey
+    job: str
+    partition: int
+    start: StreamStart | None = None
+    end: StreamEnd | None = None
+    next_seq: int = 0
+    """Sequence number of the first frame that was not handed out yet."""
+    frames: dict[int, Message[FrameBatch]] = field(default_factory=dict)
+    swaps: dict[int, Message[SwapBatch]] = field(default_factory=dict)
+    first: dict[Side, int] = field(default_factory=dict)
+    """Smallest offset of the stream's records on each side."""
+
+    @property
+    def complete(self) -> bool:
+        """Every frame was handed out."""
+        return self.end is not None and self.next_seq == self.end.count
+
+    @property
+    def held(self) -> int:
+        """Bytes of frames that wait for their patches or for room in the encoder."""
+        return sum(len(batch.body) for batch in self.frames.values())
+
+    @property
+    def ready(self) -> bool:
+        return self.next_seq in self.frames and self.next_seq in self.swaps
+
+    def missing(self) -> str:
+        """What the stream waits for, in words."""
+        if self.end is not None and self.next_seq >= self.end.count:
+            return "nothing"
+        sides = {Side.FRAMES: self.next_seq in self.frames, Side.SWAPS: self.next_seq in self.swaps}
+        absent = " and ".join(str(side) for side, there in sides.items() if not there)
+        return f"{absent or 'the encoder'} at seq {self.next_seq}"
+
+    def take(self) -> Pair | None:
+        """The next pair in order, or None while a side of it is missing.
+
+        Raises MalformedRecordError when the two sides contradict each other or the stream's end.
+        """
+        if not self.ready:
+            return None
+        pair = Pair(self.frames.pop(self.next_seq), self.swaps.pop(self.next_seq))
+        count = len(pair.frames.record)
+        if pair.swaps.record.count != count:
+            raise MalformedRecordError(
+                f"stream {self.key.stream} seq {self.next_seq}: {count} frames, "
+                f"but patches for {pair.swaps.record.count}"
+            )
+        self.next_seq += count
+        if self.end is not None and self.next_seq > self.end.count:
+            raise MalformedRecordError(
+                f"stream {self.key.stream} has frames up to {self.next_seq}, its end says {self.end.count}"
+            )
+        self._forget_passed()
+        return pair
+
+    def _forget_passed(self) -> None:
+        for seq in [s for s in self.frames if s < self.next_seq]:
+            del self.frames[seq]
+        for seq in [s for s in self.swaps if s < self.next_seq]:
+            del self.swaps[seq]
+
+
+class Join:
+    """All unfinished streams of the assigned partitions.
+
+    The first record of each (stream, epoch, seq) is kept, later ones are dropped; a higher epoch
+    discards everything of the lower one. Records of a finished stream, of the same or a lower epoch,
+    are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[str, StreamState] = {}
+        self._closed: OrderedDict[str, int] = OrderedDict()
+        self._position: dict[tuple[Side, int], int] = {}
+        self._discarded: list[StreamKey] = []
+
+    def __iter__(self) -> Iterator[StreamState]:
+        """Unfinished streams, oldest first."""
+        return iter(list(self._streams.values()))
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def get(self, key: StreamKey) -> StreamState | None:
+        """The stream if it is unfinished and still of that epoch."""
+        state = self._streams.get(key.stream)
+        return state if state is not None and state.key == key else None
+
+    @property
+    def held(self) -> int:
+        """Bytes of frames held."""
+        return sum(state.held for state in self._streams.values())
+
+    def assign(self, side: Side, partition: int, offset: int) -> None:
+        """Reading of a partition starts at `offset`."""
+        self._position[side, partition] = offset
+
+    def add(self, side: Side, partition: int, offset: int, message: Message[Record]) -> None:
+        """Take in one record. Raises MalformedRecordError for a kind that has no place here."""
+        self._position[side, partition] = offset + 1
+        record = message.record
+        state = self._state(StreamKey(record.stream, record.epoch), record.job, partition)
+        if state is None:
+            return
+        state.first.setdefault(side, offset)
+        if isinstance(record, FrameBatch):
+            if record.seq >= state.next_seq:
+                state.frames.setdefault(record.seq, Message(record, message.body))
+        elif isinstance(record, SwapBatch):
+            if record.seq >= state.next_seq:
+                state.swaps.setdefault(record.seq, Message(record, message.body))
+        elif isinstance(record, StreamStart):
+            state.start = state.start or record
+        elif isinstance(record, StreamEnd):
+            state.end = state.end or record
+        elif isinstance(record, StreamAbort):
+            self._discarded.append(state.key)
+            self.close(state.key)
+        else:
+            raise MalformedRecordError(f"a {record.KIND} record does not belong on {side}")
+
+    def _state(self, key: StreamKey, job: str, partition: int) -> StreamState | None:
+        """The stream's state, made anew for a new stream or epoch; None if the record is too late."""
+        if key.epoch <= self._closed.get(key.stream, -1):
+            return None
+        state = self._streams.get(key.stream)
+        if state is not None and state.key.epoch > key.epoch:
+            return None
+        if state is None or state.key.epoch < key.epoch:
+            if state is not None:
+                self._discarded.append(state.key)
+                del self._streams[key.stream]
+            state = self._streams[key.stream] = StreamState(key, job, partition)
+        return state
+
+    def skip(self, offset_of: Side, partition: int, offset: int) -> None:
+        """A record that cannot be read was passed over."""
+        self._position[offset_of, partition] = offset + 1
+
+    def close(self, key: StreamKey) -> None:
+        """The stream is done, failed or given up: drop what it holds and everything that still comes."""
+        state = self._streams.get(key.stream)
+        if state is not None and state.key.epoch <= key.epoch:
+            if state.key.epoch < key.epoch:
+                self._discarded.append(state.key)
+            del self._streams[key.stream]
+        self._closed[key.stream] = max(key.epoch, self._closed.pop(key.stream, -1))
+        while len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
+
+    def discarded(self) -> list[StreamKey]:
+        """Streams that were aborted or replaced by a higher epoch since the last call."""
+        taken, self._discarded = self._discarded, []
+        return taken
+
+    def revoke(self, partitions: Iterable[int]) -> list[StreamKey]:
+        """Forget all streams of these partitions and where reading stood; returns the dropped streams."""
+        lost = set(partitions)
+        keys = [state.key for state in self._streams.values() if state.partition in lost]
+        for key in keys:
+            del self._streams[key.stream]
+        for place in [place for place in self._position if place[1] in lost]:
+            del self._position[place]
+        return keys
+
+    def committable(self) -> dict[tuple[Side, int], int]:
+        """For each partition the offset to go on from: the start of its oldest unfinished stream, else
+        the next record."""
+        offsets = dict(self._position)
+        for state in self._streams.values():
+            for side, first in state.first.items():
+                place = side, state.partition
+                offsets[place] = min(offsets[place], first)
+        return offsets
