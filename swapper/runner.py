@@ -1,0 +1,180 @@
+"""Runs an engine over batches of many streams: one SwapBatch worth of results for each batch, always.
+
+No Kafka here. A batch whose frames raise is tried alone, ATTEMPTS times in all, with fresh state; then
+it becomes a failure. Nothing that one stream does touches another.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from schemas.frames import FrameBatch
+from schemas.swaps import FailurePolicy
+from swapper.engines.base import Engine, Frame, FrameSwap, Plane, SourceFace, Work
+
+_log = structlog.get_logger("swapper")
+
+ATTEMPTS = 3
+"""How often frames that raise are tried before they fail for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a job wants done: its prepared face, the engine's options, and what becomes of failures."""
+
+    face: SourceFace
+    options: Mapping[str, Any]
+    on_failure: FailurePolicy
+
+
+Recipes = Callable[[str, int], Recipe]
+"""(job, revision of its spec) to recipe; may read the store, and raises what that raises."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """A frame batch as it was read, with its place in the topic."""
+
+    record: FrameBatch
+    planes: Sequence[tuple[Plane, ...]]
+    partition: int
+    offset: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.record.stream, self.record.epoch
+
+    def frames(self) -> list[Frame]:
+        record = self.record
+        return [
+            Frame(info, record.ordinal + i, record.format, record.tick, self.planes[i])
+            for i, info in enumerate(record.infos())
+        ]
+
+
+@dataclass(slots=True)
+class Done:
+    """A batch with its result: decisions for each of its frames, or the reason why there are none."""
+
+    batch: Batch
+    swaps: list[FrameSwap] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    failure: str = ""
+    stack: str = ""
+    policy: FailurePolicy = FailurePolicy.FAIL
+
+
+@dataclass(slots=True)
+class _Stream:
+    recipe: Recipe
+    state: Any
+    pending: deque[Batch] = field(default_factory=deque)
+    decided: deque[FrameSwap] = field(default_factory=deque)
+    spent: float = 0.0
+    """Milliseconds of engine time not yet told in a result."""
+
+
+class Runner:
+    """Owns the engine and the state of the streams it is in the middle of. One thread calls it."""
+
+    def __init__(self, engine: Engine, recipes: Recipes) -> None:
+        self.engine = engine
+        self._recipes = recipes
+        self._streams: dict[tuple[str, int], _Stream] = {}
+
+    def run(self, batches: Sequence[Batch], ends: Sequence[tuple[str, int]] = ()) -> list[Done]:
+        """Run batches of any streams, in order within each; `ends` names streams that are complete
+        with these. Returns every batch that is now decided; an engine may hold the newest back."""
+        results: list[Done] = []
+        fed: dict[tuple[str, int], list[Batch]] = {key: [] for key in ends}
+        for batch in batches:
+            fed.setdefault(batch.key, []).append(batch)
+        for key, group in fed.items():
+            stream, failed = self._open(key, group)
+            results += failed
+            if stream is None:
+                continue
+            stream.pending.extend(group)
+            frames = [frame for batch in group for frame in batch.frames()]
+            results += self._swap(key, Work(stream.state, frames, last=key in ends))
+            if key in ends:
+                del self._streams[key]
+        return results
+
+    def run_alone(self, batch: Batch) -> Done:
+        """Run one batch without state, for share groups and after an error."""
+        try:
+            recipe = self._recipes(batch.record.job, batch.record.revision)
+        except Exception as error:
+            return _failed(batch, error, FailurePolicy.FAIL)
+        return self._alone(batch, recipe)
+
+    def drop(self, key: tuple[str, int]) -> None:
+        """Forget a stream: its partition moved, or it was given up."""
+        self._streams.pop(key, None)
+
+    def _open(self, key: tuple[str, int], group: Sequence[Batch]) -> tuple[_Stream | None, list[Done]]:
+        stream = self._streams.get(key)
+        if stream is not None or not group:
+            return stream, []
+        try:
+            recipe = self._recipes(group[0].record.job, group[0].record.revision)
+            stream = _Stream(recipe, self.engine.open(recipe.face, recipe.options))
+        except Exception as error:  # whatever is wrong with the job concerns this stream only
+            return None, [_failed(batch, error, FailurePolicy.FAIL) for batch in group]
+        self._streams[key] = stream
+        return stream, []
+
+    def _swap(self, key: tuple[str, int], work: Work) -> Iterator[Done]:
+        """One stream at a time: an error then never touches the state of another."""
+        stream = self._streams[key]
+        started = time.thread_time()
+        try:
+            (swaps,) = self.engine.swap([work])
+        except Exception as error:
+            _log.warning("engine_raised", stream=key[0], error=repr(error))
+            yield from self._recover(stream)
+            return
+        stream.spent += (time.thread_time() - started) * 1e3
+        stream.decided.extend(swaps)
+        yield from _complete(stream)
+
+    def _recover(self, stream: _Stream) -> Iterator[Done]:
+        """Start the stream's state anew and run what it still held batch by batch."""
+        stream.state = self.engine.open(stream.recipe.face, stream.recipe.options)
+        stream.decided.clear()
+        while stream.pending:
+            yield self._alone(stream.pending.popleft(), stream.recipe)
+
+    def _alone(self, batch: Batch, recipe: Recipe) -> Done:
+        for attempt in range(1, ATTEMPTS + 1):
+            started = time.thread_time()
+            try:
+                state = self.engine.open(recipe.face, recipe.options)
+                (swaps,) = self.engine.swap([Work(state, batch.frames(), last=True)])
+            except Exception as error:
+                if attempt == ATTEMPTS:
+                    return _failed(batch, error, recipe.on_failure)
+                continue
+            return Done(batch, swaps, {"engine": (time.thread_time() - started) * 1e3})
+        raise AssertionError("unreachable")
+
+
+def _complete(stream: _Stream) -> Iterator[Done]:
+    while stream.pending and len(stream.decided) >= len(stream.pending[0].record):
+        batch = stream.pending.popleft()
+        swaps = [stream.decided.popleft() for _ in range(len(batch.record))]
+        yield Done(batch, swaps, {"engine": round(stream.spent, 3)})
+        stream.spent = 0.0
+
+
+def _failed(batch: Batch, error: Exception, policy: FailurePolicy) -> Done:
+    reason = f"{type(error).__name__}: {error}"
+    return Done(batch, failure=reason, stack=traceback.format_exc(), policy=policy)

@@ -1,0 +1,148 @@
+"""Every batch gets exactly one result, whatever the engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import ModelError
+from schemas.frames import FrameBatch, VideoFormat
+from schemas.swaps import FailurePolicy, SwapFlag
+from swapper.engines.base import Engine, Frame, FrameSwap, SourceFace, Work
+from swapper.runner import ATTEMPTS, Batch, Done, Recipe, Runner
+
+pytestmark = pytest.mark.unit
+FORMAT = VideoFormat(width=4, height=4, pixel_format="gray")
+POISON = 255
+
+
+class Delaying(Engine):
+    """Holds the newest `hold` frames back, and raises on a poisoned picture."""
+
+    name = "delaying"
+    stateful = True
+    context_frames = 0
+
+    def __init__(self, hold: int = 0) -> None:
+        self.hold = hold
+        self.calls = 0
+
+    @property
+    def model_id(self) -> str:
+        return "delaying"
+
+    def warm(self) -> None: ...
+
+    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+        return SourceFace(self.name)
+
+    def open(self, face: SourceFace, options: Mapping[str, Any]) -> list[Frame]:
+        return []
+
+    def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        self.calls += 1
+        return [self._one(w) for w in work]
+
+    def _one(self, work: Work) -> list[FrameSwap]:
+        held: list[Frame] = work.state
+        if any(int(f.planes[0][0, 0]) == POISON for f in work.frames):
+            raise RuntimeError("poisoned frame")
+        held.extend(work.frames)
+        keep = 0 if work.last else min(self.hold, len(held))
+        out = held[: len(held) - keep]
+        del held[: len(out)]
+        return [FrameSwap(f.info.seq, flags=SwapFlag.NO_FACE) for f in out]
+
+
+def recipe(job: str, revision: int) -> Recipe:
+    if job == "unknown":
+        raise ModelError("no such face")
+    return Recipe(SourceFace("delaying"), {}, FailurePolicy.FREEZE)
+
+
+def batch(stream: str, seq: int, count: int, poison: bool = False) -> Batch:
+    record = FrameBatch(
+        job=stream.split("/")[0],
+        stream=stream,
+        epoch=1,
+        seq=seq,
+        format=FORMAT,
+        time_base=(1, 30),
+        pts=list(range(seq, seq + count)),
+        duration=[1] * count,
+        flags=[0] * count,
+        spans=[(0, 16)] * count,
+    )
+    plane = np.full((4, 4), POISON if poison else 0, np.uint8)
+    return Batch(record, [(plane,)] * count, 0, seq)
+
+
+def seqs(results: Sequence[Done]) -> list[tuple[str, int, list[int]]]:
+    return [(d.batch.record.stream, d.batch.record.seq, [s.seq for s in d.swaps]) for d in results]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8),
+    hold=st.integers(0, 12),
+    group=st.integers(1, 4),
+)
+def test_an_engine_that_holds_frames_back_still_decides_every_batch_once(
+    sizes: list[int], hold: int, group: int
+) -> None:
+    runner, at = Runner(Delaying(hold), recipe), 0
+    batches = []
+    for size in sizes:
+        batches.append(batch("j/0", at, size))
+        at += size
+    results: list[Done] = []
+    for i in range(0, len(batches), group):
+        results += runner.run(batches[i : i + group])
+    results += runner.run([], ends=[("j/0", 1)])
+    decided = [s.seq for d in results for s in d.swaps]
+    assert [d.batch.record.seq for d in results] == [b.record.seq for b in batches]
+    assert decided == list(range(at))
+
+
+def test_a_poisoned_batch_fails_after_three_tries_and_its_neighbours_do_not() -> None:
+    engine = Delaying(hold=1)
+    runner = Runner(engine, recipe)
+    results = runner.run([batch("j/0", 0, 2)])
+    results += runner.run([batch("j/0", 2, 2, poison=True)])
+    results += runner.run([batch("j/0", 4, 2)], ends=[("j/0", 1)])
+    assert [(d.batch.record.seq, bool(d.failure)) for d in results] == [(0, False), (2, True), (4, False)]
+    assert results[1].policy is FailurePolicy.FREEZE
+    assert results[1].failure == "RuntimeError: poisoned frame"
+    assert "poisoned frame" in results[1].stack
+    assert engine.calls == 2 + 1 + ATTEMPTS + 1
+
+
+def test_poison_in_one_stream_leaves_another_untouched() -> None:
+    runner = Runner(Delaying(), recipe)
+    results = runner.run([batch("a/0", 0, 1, poison=True), batch("b/0", 0, 1)])
+    assert {(d.batch.record.stream, bool(d.failure)) for d in results} == {("a/0", True), ("b/0", False)}
+
+
+def test_a_job_whose_face_cannot_be_read_fails_its_batches_only() -> None:
+    runner = Runner(Delaying(), recipe)
+    results = runner.run([batch("unknown/0", 0, 1), batch("b/0", 0, 1)])
+    assert [d.failure for d in results] == ["ModelError: no such face", ""]
+
+
+def test_a_dropped_stream_starts_anew() -> None:
+    runner = Runner(Delaying(hold=5), recipe)
+    assert runner.run([batch("j/0", 0, 2)]) == []
+    runner.drop(("j/0", 1))
+    again = runner.run([batch("j/0", 0, 2)], ends=[("j/0", 1)])
+    assert seqs(again) == [("j/0", 0, [0, 1])]
+
+
+def test_a_batch_run_alone_needs_no_stream() -> None:
+    done = Runner(Delaying(hold=9), recipe).run_alone(batch("j/0", 7, 3))
+    assert [s.seq for s in done.swaps] == [7, 8, 9]
+    assert Fraction(*done.batch.record.time_base) == Fraction(1, 30)
