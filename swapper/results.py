@@ -1,47 +1,36 @@
-"""An engine's decisions as SwapBatch records."""
+"""What a runner decided, as records."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from schemas.frames import FrameBatch
+from schemas.events import Dead
 from schemas.framing import ByteArray
 from schemas.record import allocate, encode
 from schemas.swaps import Failure, Patch, SwapBatch
-from swapper.engines.base import Engine, FrameSwap, PatchPixels
+from swapper.engines.base import PatchPixels
+from swapper.runner import Done
 
 
-def encode_swaps(
-    batch: FrameBatch, swaps: Sequence[FrameSwap], engine: Engine, timings: dict[str, float]
-) -> ByteArray:
-    """The record for one frame batch; patch planes are copied once, into the record itself."""
+def encode_done(done: Done) -> ByteArray:
+    """The SwapBatch of a finished batch; patch planes are copied once, into the record itself."""
+    if done.failure:
+        return encode(_record(done, failed=Failure(reason=done.failure, policy=done.policy)))
     patches: list[list[Patch]] = []
     pixels: list[PatchPixels] = []
-    at = 0
-    for swap in swaps:
+    size = 0
+    for swap in done.swaps:
         row: list[Patch] = []
         for patch in swap.patches:
-            row.append(Patch(x=patch.x, y=patch.y, width=patch.width, height=patch.height, offset=at))
+            row.append(Patch(x=patch.x, y=patch.y, width=patch.width, height=patch.height, offset=size))
             pixels.append(patch)
-            at += sum(plane.nbytes for plane in patch.planes)
+            size += sum(plane.nbytes for plane in patch.planes)
         patches.append(row)
-    record = SwapBatch(
-        job=batch.job,
-        stream=batch.stream,
-        epoch=batch.epoch,
-        seq=batch.seq,
-        count=len(batch),
-        patches=patches,
-        flags=[int(swap.flags) for swap in swaps],
-        engine=engine.name,
-        model=engine.model_id,
-        timings=timings,
-        stamps=batch.stamps | {"swapped": time.time_ns()},
-    )
-    whole, body = allocate(record, at)
+    flags = [int(swap.flags) for swap in done.swaps]
+    whole, body = allocate(_record(done, patches=patches, flags=flags), size)
     at = 0
     for patch in pixels:
         for plane in patch.planes:
@@ -50,17 +39,35 @@ def encode_swaps(
     return whole
 
 
-def encode_failure(batch: FrameBatch, failure: Failure, engine: str) -> ByteArray:
-    """The record for a frame batch that failed for good."""
-    return encode(
-        SwapBatch(
-            job=batch.job,
-            stream=batch.stream,
-            epoch=batch.epoch,
-            seq=batch.seq,
-            count=len(batch),
-            failed=failure,
-            engine=engine,
-            stamps=batch.stamps | {"swapped": time.time_ns()},
-        )
+def dead_record(done: Done, topic: str) -> Dead:
+    """What `dead` keeps of a batch that failed for good."""
+    batch = done.batch
+    return Dead(
+        job=batch.record.job,
+        stream=batch.record.stream,
+        epoch=batch.record.epoch,
+        topic=topic,
+        partition=batch.partition,
+        offset=batch.offset,
+        seq=batch.record.seq,
+        count=len(batch.record),
+        reason=done.failure,
+        stack=done.stack,
+        policy=done.policy,
+    )
+
+
+def _record(done: Done, **content: Any) -> SwapBatch:
+    batch = done.batch.record
+    return SwapBatch(
+        job=batch.job,
+        stream=batch.stream,
+        epoch=batch.epoch,
+        seq=batch.seq,
+        count=len(batch),
+        engine=done.engine,
+        model=done.model,
+        timings=done.timings,
+        stamps=batch.stamps | {"swapped": time.time_ns()},
+        **content,
     )

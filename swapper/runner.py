@@ -27,8 +27,9 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a job wants done: its prepared face, the engine's options, and what becomes of failures."""
+    """What a job wants done: by which engine, with which face, and what becomes of failures."""
 
+    engine: Engine
     face: SourceFace
     options: Mapping[str, Any]
     on_failure: FailurePolicy
@@ -64,6 +65,8 @@ class Done:
     """A batch with its result: decisions for each of its frames, or the reason why there are none."""
 
     batch: Batch
+    engine: str
+    model: str = ""
     swaps: list[FrameSwap] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
     failure: str = ""
@@ -82,10 +85,9 @@ class _Stream:
 
 
 class Runner:
-    """Owns the engine and the state of the streams it is in the middle of. One thread calls it."""
+    """Owns the state of the streams it is in the middle of. One thread calls it."""
 
-    def __init__(self, engine: Engine, recipes: Recipes) -> None:
-        self.engine = engine
+    def __init__(self, recipes: Recipes) -> None:
         self._recipes = recipes
         self._streams: dict[tuple[str, int], _Stream] = {}
 
@@ -114,7 +116,7 @@ class Runner:
             recipe = self._recipes(batch.record.job, batch.record.revision)
         except Exception as error:
             return _failed(batch, error, FailurePolicy.FAIL)
-        return self._alone(batch, recipe)
+        return _alone(batch, recipe)
 
     def drop(self, key: tuple[str, int]) -> None:
         """Forget a stream: its partition moved, or it was given up."""
@@ -126,7 +128,7 @@ class Runner:
             return stream, []
         try:
             recipe = self._recipes(group[0].record.job, group[0].record.revision)
-            stream = _Stream(recipe, self.engine.open(recipe.face, recipe.options))
+            stream = _Stream(recipe, recipe.engine.open(recipe.face, recipe.options))
         except Exception as error:  # whatever is wrong with the job concerns this stream only
             return None, [_failed(batch, error, FailurePolicy.FAIL) for batch in group]
         self._streams[key] = stream
@@ -137,7 +139,7 @@ class Runner:
         stream = self._streams[key]
         started = time.thread_time()
         try:
-            (swaps,) = self.engine.swap([work])
+            (swaps,) = stream.recipe.engine.swap([work])
         except Exception as error:
             _log.warning("engine_raised", stream=key[0], error=repr(error))
             yield from self._recover(stream)
@@ -148,33 +150,37 @@ class Runner:
 
     def _recover(self, stream: _Stream) -> Iterator[Done]:
         """Start the stream's state anew and run what it still held batch by batch."""
-        stream.state = self.engine.open(stream.recipe.face, stream.recipe.options)
+        stream.state = stream.recipe.engine.open(stream.recipe.face, stream.recipe.options)
         stream.decided.clear()
         while stream.pending:
-            yield self._alone(stream.pending.popleft(), stream.recipe)
+            yield _alone(stream.pending.popleft(), stream.recipe)
 
-    def _alone(self, batch: Batch, recipe: Recipe) -> Done:
-        for attempt in range(1, ATTEMPTS + 1):
-            started = time.thread_time()
-            try:
-                state = self.engine.open(recipe.face, recipe.options)
-                (swaps,) = self.engine.swap([Work(state, batch.frames(), last=True)])
-            except Exception as error:
-                if attempt == ATTEMPTS:
-                    return _failed(batch, error, recipe.on_failure)
-                continue
-            return Done(batch, swaps, {"engine": (time.thread_time() - started) * 1e3})
-        raise AssertionError("unreachable")
+
+def _alone(batch: Batch, recipe: Recipe) -> Done:
+    engine = recipe.engine
+    for attempt in range(1, ATTEMPTS + 1):
+        started = time.thread_time()
+        try:
+            state = engine.open(recipe.face, recipe.options)
+            (swaps,) = engine.swap([Work(state, batch.frames(), last=True)])
+        except Exception as error:
+            if attempt == ATTEMPTS:
+                return _failed(batch, error, recipe.on_failure, engine.name)
+            continue
+        spent = round((time.thread_time() - started) * 1e3, 3)
+        return Done(batch, engine.name, engine.model_id, swaps, {"engine": spent})
+    raise AssertionError("unreachable")
 
 
 def _complete(stream: _Stream) -> Iterator[Done]:
     while stream.pending and len(stream.decided) >= len(stream.pending[0].record):
         batch = stream.pending.popleft()
         swaps = [stream.decided.popleft() for _ in range(len(batch.record))]
-        yield Done(batch, swaps, {"engine": round(stream.spent, 3)})
+        engine = stream.recipe.engine
+        yield Done(batch, engine.name, engine.model_id, swaps, {"engine": round(stream.spent, 3)})
         stream.spent = 0.0
 
 
-def _failed(batch: Batch, error: Exception, policy: FailurePolicy) -> Done:
+def _failed(batch: Batch, error: Exception, policy: FailurePolicy, engine: str = "") -> Done:
     reason = f"{type(error).__name__}: {error}"
-    return Done(batch, failure=reason, stack=traceback.format_exc(), policy=policy)
+    return Done(batch, engine, failure=reason, stack=traceback.format_exc(), policy=policy)

@@ -60,10 +60,13 @@ class Delaying(Engine):
         return [FrameSwap(f.info.seq, flags=SwapFlag.NO_FACE) for f in out]
 
 
-def recipe(job: str, revision: int) -> Recipe:
-    if job == "unknown":
-        raise ModelError("no such face")
-    return Recipe(SourceFace("delaying"), {}, FailurePolicy.FREEZE)
+def runner_of(engine: Engine) -> Runner:
+    def recipe(job: str, revision: int) -> Recipe:
+        if job == "unknown":
+            raise ModelError("no such face")
+        return Recipe(engine, SourceFace("delaying"), {}, FailurePolicy.FREEZE)
+
+    return Runner(recipe)
 
 
 def batch(stream: str, seq: int, count: int, poison: bool = False) -> Batch:
@@ -95,7 +98,7 @@ def seqs(results: Sequence[Done]) -> list[tuple[str, int, list[int]]]:
 def test_an_engine_that_holds_frames_back_still_decides_every_batch_once(
     sizes: list[int], hold: int, group: int
 ) -> None:
-    runner, at = Runner(Delaying(hold), recipe), 0
+    runner, at = runner_of(Delaying(hold)), 0
     batches = []
     for size in sizes:
         batches.append(batch("j/0", at, size))
@@ -111,7 +114,7 @@ def test_an_engine_that_holds_frames_back_still_decides_every_batch_once(
 
 def test_a_poisoned_batch_fails_after_three_tries_and_its_neighbours_do_not() -> None:
     engine = Delaying(hold=1)
-    runner = Runner(engine, recipe)
+    runner = runner_of(engine)
     results = runner.run([batch("j/0", 0, 2)])
     results += runner.run([batch("j/0", 2, 2, poison=True)])
     results += runner.run([batch("j/0", 4, 2)], ends=[("j/0", 1)])
@@ -123,19 +126,19 @@ def test_a_poisoned_batch_fails_after_three_tries_and_its_neighbours_do_not() ->
 
 
 def test_poison_in_one_stream_leaves_another_untouched() -> None:
-    runner = Runner(Delaying(), recipe)
+    runner = runner_of(Delaying())
     results = runner.run([batch("a/0", 0, 1, poison=True), batch("b/0", 0, 1)])
     assert {(d.batch.record.stream, bool(d.failure)) for d in results} == {("a/0", True), ("b/0", False)}
 
 
 def test_a_job_whose_face_cannot_be_read_fails_its_batches_only() -> None:
-    runner = Runner(Delaying(), recipe)
+    runner = runner_of(Delaying())
     results = runner.run([batch("unknown/0", 0, 1), batch("b/0", 0, 1)])
     assert [d.failure for d in results] == ["ModelError: no such face", ""]
 
 
 def test_a_dropped_stream_starts_anew() -> None:
-    runner = Runner(Delaying(hold=5), recipe)
+    runner = runner_of(Delaying(hold=5))
     assert runner.run([batch("j/0", 0, 2)]) == []
     runner.drop(("j/0", 1))
     again = runner.run([batch("j/0", 0, 2)], ends=[("j/0", 1)])
@@ -143,6 +146,6 @@ def test_a_dropped_stream_starts_anew() -> None:
 
 
 def test_a_batch_run_alone_needs_no_stream() -> None:
-    done = Runner(Delaying(hold=9), recipe).run_alone(batch("j/0", 7, 3))
+    done = runner_of(Delaying(hold=9)).run_alone(batch("j/0", 7, 3))
     assert [s.seq for s in done.swaps] == [7, 8, 9]
     assert Fraction(*done.batch.record.time_base) == Fraction(1, 30)
