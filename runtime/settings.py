@@ -1,0 +1,269 @@
+"""Settings of all services: defaults, then a TOML file, then the environment, then the caller.
+
+The file is the one that `FACESTREAM_CONFIG` names, else `./facestream.toml` where it exists:
+
+    topic_prefix = "facestream."
+    store = "s3://bucket/facestream"
+
+    [kafka]
+    bootstrap = "kafka-1:9093,kafka-2:9093"
+
+    [kafka.client]                       # any librdkafka setting; it wins over ours
+    "security.protocol" = "SASL_SSL"
+    "sasl.mechanism" = "SCRAM-SHA-512"
+
+    [limits]
+    segments_in_flight = 200
+
+In the environment the prefix is FACESTREAM_ and two underscores step into a section:
+FACESTREAM_LIMITS__SEGMENTS_IN_FLIGHT=200, FACESTREAM_KAFKA__CLIENT='{"security.protocol": "SSL"}'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import pydantic_settings
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from schemas.errors import SettingsError
+from schemas.topics import RECORD_LIMIT, TopicSet, TopicSizes
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+CONFIG_VARIABLE = "FACESTREAM_CONFIG"
+CONFIG_FILE = "facestream.toml"
+
+Bytes = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+ClientValue = str | int | float | bool
+
+
+def _home(variable: str, fallback: str) -> Path:
+    """A folder of the XDG base directory specification, for us."""
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / fallback) / "facestream"
+
+
+class Section(BaseModel):
+    """Base of the sections; an unknown name in one is refused, so that no typing error goes unseen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KafkaSettings(Section):
+    """How to reach and use the cluster."""
+
+    bootstrap: str = ""
+    """host:port, comma separated; empty: nobody has named a cluster (the embedded broker is used)."""
+    client: dict[str, ClientValue] = Field(default={}, repr=False)
+    """librdkafka settings passed to every client. They win over ours. Not shown: may hold secrets."""
+    record_limit: Bytes = RECORD_LIMIT
+    """Largest record, bytes; the topics' `max.message.bytes`."""
+    group_protocol: Literal["consumer", "classic"] = "consumer"
+    """`consumer` is KIP-848; `classic` for brokers before 4.0 and where its session floor is too high."""
+    session_timeout_ms: Annotated[int, Field(ge=1000)] = 10_000
+    """A member that has not been heard for so long loses its partitions. Brokers have a floor (45 s
+    for KIP-848 by default, 6 s on the embedded broker)."""
+    max_poll_ms: Annotated[int, Field(ge=10_000)] = 300_000
+    """A member that has not polled for so long leaves its group."""
+    request_seconds: Seconds = 30.0
+    """How long one request to the cluster may take before it is an error."""
+    producer_queue_bytes: Bytes = 128 * MIB
+    """Bound of what one producer holds unsent; above it, sending waits."""
+    prefetch_bytes: Bytes = 64 * MIB
+    """Bound of what one consumer fetches ahead."""
+
+
+class TopicSettings(Section):
+    """Shape of the topics that we create. Existing topics are left as they are."""
+
+    frame_partitions: Count = 8
+    order_partitions: Count = 8
+    replication: Count = 1
+    retention_hours: Count = 24
+    retention_bytes: Bytes = 64 * GIB
+    """Of the frames of one lane."""
+    segment_bytes: Annotated[int, Field(ge=14)] = 256 * MIB
+
+
+class LimitSettings(Section):
+    """Bounds on work in flight and on memory."""
+
+    batch_bytes: Bytes = 4 * MIB
+    """Byte budget of a frame batch; a batch holds at least one frame."""
+    segments_in_flight: Count = 32
+    """Segments released and not done, over all jobs."""
+    bytes_in_flight: Bytes = 8 * GIB
+    """Estimated bytes of frames released and not done."""
+    queue_batches: Count = 4
+    """Length of each queue between the stages of a worker, in batches."""
+    assembler_bytes: Bytes = 512 * MIB
+    """Frames that an assembler holds in memory; above it they are read again later."""
+
+
+class SwapperSettings(Section):
+    group: Literal["consumer", "share"] = "consumer"
+    """Ordinary consumer group (streams stay with a worker), or share group (batches spread)."""
+    share_consumers: Count = 2
+    """Share consumers in one process."""
+    share_lock_ms: Annotated[int, Field(ge=15_000, le=60_000)] = 30_000
+    """Time in which a record must be acknowledged before another worker gets it."""
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class HttpSettings(Section):
+    """/metrics and /healthz of a service."""
+
+    port: Port | None = None
+    """None: no endpoint; 0: any free port."""
+    host: str = "0.0.0.0"  # noqa: S104 (a pod is probed and scraped from outside)
+    stalled_seconds: Seconds = 30.0
+    """A main loop that has not gone round for so long is unhealthy."""
+
+
+class BrokerSettings(Section):
+    """The embedded broker."""
+
+    port: Port = 0
+    """Port of clients on 127.0.0.1; 0: any free one."""
+    heap_mb: Annotated[int, Field(ge=256)] = 512
+    start_seconds: Seconds = 90.0
+    stop_seconds: Seconds = 30.0
+
+
+class Settings(BaseSettings):
+    """All settings. Made by `load`, which turns what is wrong into a SettingsError."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FACESTREAM_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$")] = "facestream."
+    data: Path = Field(default_factory=lambda: _home("XDG_DATA_HOME", ".local/share"))
+    """Where state lives that must be kept: the embedded broker's log, the local store."""
+    cache: Path = Field(default_factory=lambda: _home("XDG_CACHE_HOME", ".cache"))
+    """What can be fetched or built again: jars, models."""
+    store: str = ""
+    """URL of the object store (file://, s3://, ...); empty: a folder under `data`."""
+    models: Path | None = None
+    """Model store; none: a folder under `cache`."""
+    scratch: Path | None = None
+    """Files that live as long as a process; none: a folder under `data`."""
+    kafka_jars: Path | None = None
+    """A ready folder with the jars of Kafka, instead of fetching them."""
+    maven_repo: str = ""
+    """URL of a Maven repository to fetch the jars from, instead of jgo's repositories."""
+    drain_seconds: Seconds = 25.0
+    """How long a service may take to finish what it holds after SIGTERM."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    limits: LimitSettings = LimitSettings()
+    swapper: SwapperSettings = SwapperSettings()
+    log: LogSettings = LogSettings()
+    http: HttpSettings = HttpSettings()
+    broker: BrokerSettings = BrokerSettings()
+
+    @property
+    def store_url(self) -> str:
+        return self.store or (self.data / "store").absolute().as_uri()
+
+    @property
+    def models_dir(self) -> Path:
+        return self.models or self.cache / "models"
+
+    @property
+    def scratch_dir(self) -> Path:
+        return self.scratch or self.data / "scratch"
+
+    @property
+    def topic_set(self) -> TopicSet:
+        return TopicSet(self.topic_prefix)
+
+    @property
+    def topic_sizes(self) -> TopicSizes:
+        return TopicSizes(
+            frame_partitions=self.topics.frame_partitions,
+            order_partitions=self.topics.order_partitions,
+            record_limit=self.kafka.record_limit,
+            retention_hours=self.topics.retention_hours,
+            retention_bytes=self.topics.retention_bytes,
+            segment_bytes=self.topics.segment_bytes,
+        )
+
+    def with_bootstrap(self, bootstrap: str) -> Settings:
+        """A copy that talks to another cluster."""
+        return self.model_copy(update={"kafka": self.kafka.model_copy(update={"bootstrap": bootstrap})})
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.limits.batch_bytes > self.kafka.record_limit:
+            raise ValueError(
+                f"limits.batch_bytes ({self.limits.batch_bytes}) is above "
+                f"kafka.record_limit ({self.kafka.record_limit})"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = pydantic_settings.TomlConfigSettingsSource(settings_cls, config_file())
+        return init_settings, env_settings, file
+
+
+def config_file() -> Path | None:
+    """The TOML file in use. Raises SettingsError if FACESTREAM_CONFIG names none that exists."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            raise SettingsError(f"{CONFIG_VARIABLE}: no file {named}")
+        return path
+    default = Path(CONFIG_FILE)
+    return default if default.is_file() else None
+
+
+def load(overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings; `overrides` (nested as in the file) win over everything.
+
+    Raises SettingsError naming the first setting that is wrong. Values are not quoted: they may be
+    secrets.
+    """
+    try:
+        return Settings(**(overrides or {}))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        raise SettingsError(f"{name}: {first['msg']}") from None
+    except pydantic_settings.SettingsError as error:
+        raise SettingsError(str(error)) from None
+    except ValueError as error:  # TOML that does not parse
+        raise SettingsError(f"{config_file()}: {error}") from None
+
+
+def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a child process that shall `load` the same settings."""
+    prefix = str(Settings.model_config.get("env_prefix"))
+    env = {name: value for name, value in base.items() if not name.startswith(prefix)}
+    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
+        env[prefix + name.upper()] = value if isinstance(value, str) else json.dumps(value)
+    return env

@@ -1,0 +1,49 @@
+"""Fixtures of all tests, and the rule that each test module names its category."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from runtime.settings import Settings
+from tests.support.broker import isolated_settings, running_broker
+
+CATEGORIES = {"unit", "broker", "media", "browser"}
+
+
+def category_error(module: ModuleType) -> str | None:
+    """What is wrong with a module's `pytestmark`: it must hold exactly one category."""
+    marks = getattr(module, "pytestmark", [])
+    names = {m.name for m in (marks if isinstance(marks, list) else [marks])}
+    if len(names & CATEGORIES) == 1:
+        return None
+    return f"{module.__file__}: set pytestmark to exactly one of {', '.join(sorted(CATEGORIES))}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    modules = {item.module for item in items if isinstance(item, pytest.Function)}
+    errors = sorted(filter(None, map(category_error, modules)))
+    if errors:
+        raise pytest.UsageError("\n".join(errors))
+    if shutil.which("nvidia-smi") is None:
+        no_gpu = pytest.mark.skip(reason="no NVIDIA GPU: nvidia-smi is not installed")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(no_gpu)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a real Kafka that lives as long as the test run."""
+    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture
+def kafka(broker: str, tmp_path: Path) -> Settings:
+    """Settings of a test on the shared broker, with topics of its own."""
+    return isolated_settings(broker, tmp_path)

@@ -1,0 +1,33 @@
+"""One embedded broker for a whole test run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.broker.embedded import EmbeddedBroker
+from runtime.settings import Settings, load
+
+_numbers = itertools.count()
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[str]:
+    """Start a broker with its data in `folder`; yields host:port."""
+    with EmbeddedBroker(folder, load()) as broker:
+        yield broker.bootstrap
+
+
+def isolated_settings(bootstrap: str, folder: Path) -> Settings:
+    """Settings of one test: topics of its own, data in its folder, few partitions, short sessions."""
+    return load(
+        {
+            "topic_prefix": f"t{os.getpid()}-{next(_numbers)}.",
+            "data": folder,
+            "kafka": {"bootstrap": bootstrap, "session_timeout_ms": 6000},
+            "topics": {"frame_partitions": 4, "order_partitions": 4},
+        }
+    )
