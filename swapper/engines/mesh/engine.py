@@ -1,0 +1,245 @@
+"""The engine `mesh`: a geometric face swap on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from schemas.errors import EngineError, UsageError
+from schemas.frames import FrameFlag, VideoFormat
+from schemas.swaps import SwapFlag
+from swapper.colour import Samples, samples
+from swapper.engines.base import Engine, Frame, FrameSwap, PatchPixels, SourceFace, Work
+from swapper.engines.mesh.colour import Light
+from swapper.engines.mesh.detect import Detection, Detector, input_size
+from swapper.engines.mesh.inference import Model
+from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
+from swapper.engines.mesh.render import Look, Painter
+from swapper.engines.mesh.sampling import scaled, unturned, warped
+from swapper.engines.mesh.smooth import Smoother
+from swapper.engines.mesh.source import SourceFinder, decode
+from swapper.engines.mesh.stages import Stages
+from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
+from swapper.engines.mesh.track import Seen, Tracker
+from swapper.models import store
+
+_VERSION = 1
+"""Raised with every change that alters patches."""
+_TEXTURE = "texture"
+_MIN_SECONDS = 1e-3
+"""Time between two frames whose timestamps do not rise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a job. `max_faces` of a frame; `min_score` 0..1 of the detector for a new face;
+    `keep_eyes`, `keep_mouth`, `shade` as in `Look`."""
+
+    max_faces: int = 8
+    min_score: float = 0.65
+    keep_eyes: float = 0.0
+    keep_mouth: float = 1.0
+    shade: float = 0.9
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Raises UsageError for an unknown option or a value out of range."""
+        known = cls.__dataclass_fields__
+        for name, value in given.items():
+            if name not in known:
+                raise UsageError(f"engine mesh has no option {name!r}; it has: {', '.join(known)}")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UsageError(f"option {name} of engine mesh is a number, not {value!r}")
+        options = cls(**given)
+        if options.max_faces < 1 or options.max_faces != int(options.max_faces):
+            raise UsageError(f"option max_faces is a whole number from 1, not {options.max_faces}")
+        if not 0 < options.min_score < 1:
+            raise UsageError(f"option min_score lies between 0 and 1, not {options.min_score}")
+        for name in ("keep_eyes", "keep_mouth", "shade"):
+            if not 0 <= getattr(options, name) <= 1:
+                raise UsageError(f"option {name} is 0 to 1, not {getattr(options, name)}")
+        return options
+
+    @property
+    def look(self) -> Look:
+        return Look(self.keep_eyes, self.keep_mouth, self.shade)
+
+
+@dataclass(slots=True)
+class _Face:
+    """State of one tracked face."""
+
+    smoother: Smoother = field(default_factory=Smoother)
+    light: Light = field(default_factory=Light)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """State of one stream."""
+
+    texture: Texture
+    options: Options
+    tracker: Tracker
+    faces: dict[int, _Face] = field(default_factory=dict)
+    textures: dict[Samples, YuvTexture] = field(default_factory=dict)
+    last_pts: Fraction | None = None
+
+    def yuv(self, meaning: Samples) -> YuvTexture:
+        if meaning not in self.textures:
+            self.textures[meaning] = YuvTexture(self.texture, meaning)
+        return self.textures[meaning]
+
+    def elapsed(self, frame: Frame) -> float:
+        """Seconds since the frame before."""
+        now = frame.info.pts * frame.tick
+        before, self.last_pts = self.last_pts, now
+        return max(float(now - before), _MIN_SECONDS) if before is not None else 1.0
+
+
+class MeshEngine(Engine):
+    """Detects and follows faces by their mesh and draws the source's texture on them.
+
+    Thread-bound: the models and OpenCV are kept to one thread. `stages` sums seconds by stage.
+    """
+
+    name = "mesh"
+    stateful = True
+    context_frames = 12
+
+    def __init__(self, models: Path) -> None:
+        self._store = models
+        self._loaded: tuple[Detector, Mesh] | None = None
+        self.stages = Stages()
+        self._painter = Painter(self.stages)
+
+    @property
+    def model_id(self) -> str:
+        used = (store.manifest()[name] for name in ("det_back", "mesh"))
+        return f"mesh/{_VERSION} " + " ".join(f"{m.name}@{m.sha256[:12]}" for m in used)
+
+    def warm(self) -> None:
+        """Load the models and compile the kernels for 8 and 16 bit.
+
+        Raises ModelError when a model is missing or wrong.
+        """
+        self._models()
+        texture = np.full((512, 512, 4), 128, np.uint8)
+        rng = np.random.default_rng(0)
+        marks = (rng.random((468, 3)) * 60 + 2).astype(np.float32)
+        for name in ("yuv420p", "yuv420p10le"):
+            form = VideoFormat(width=64, height=64, pixel_format=name)
+            kind = np.uint8 if form.pixels.depth == 8 else np.uint16
+            planes = [np.zeros((side, side), kind) for side in (64, 32, 32)]
+            meaning = samples(form)
+            yuv = YuvTexture(texture, meaning)
+            self._painter.paint(planes, form.pixels, meaning, yuv, marks, Light(), Look(), (), draw=True)
+        self.stages.clear()
+
+    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+        if not pictures:
+            raise UsageError("no source picture given")
+        find = SourceFinder(*self._models())
+        faces = []
+        for number, data in enumerate(pictures, 1):
+            picture = decode(data, number)
+            faces.append((picture, find(picture, number)))
+        return SourceFace(self.name, {_TEXTURE: unwrap(faces)})
+
+    def open(self, face: SourceFace, options: Mapping[str, Any]) -> _Stream:
+        if face.engine != self.name or _TEXTURE not in face.arrays:
+            raise UsageError(f"the source face was prepared for engine {face.engine}, not mesh")
+        chosen = Options.of(options)
+        detector, mesh = self._models()
+
+        def find(frame: Frame) -> list[Square]:
+            with self.stages("detect"):
+                return _find(detector, frame, chosen.min_score)
+
+        def look(frame: Frame, square: Square) -> tuple[Landmarks, float]:
+            with self.stages("landmark"):
+                return _look(mesh, frame, square)
+
+        tracker = Tracker(find, look, int(chosen.max_faces))
+        return _Stream(face.arrays[_TEXTURE], chosen, tracker)
+
+    def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        return [self._run(one.state, one.frames, one.last) for one in work]
+
+    def _models(self) -> tuple[Detector, Mesh]:
+        if self._loaded is None:
+            cv2.setNumThreads(1)
+            detector = Detector(Model(store.path(self._store, "det_back")))
+            self._loaded = detector, Mesh(Model(store.path(self._store, "mesh")))
+        return self._loaded
+
+    def _run(self, stream: _Stream, frames: Sequence[Frame], last: bool) -> list[FrameSwap]:
+        try:
+            decided = [seen for frame in frames for seen in stream.tracker.push(frame)]
+            if last:
+                decided += stream.tracker.finish()
+            return [self._paint(stream, seen) for seen in decided]
+        except (cv2.error, RuntimeError) as error:
+            raise EngineError(f"engine mesh: {error}") from error
+
+    def _paint(self, stream: _Stream, seen: Seen) -> FrameSwap:
+        frame, form = seen.frame, seen.frame.format
+        meaning, look = samples(form), stream.options.look
+        draw = not frame.info.flags & FrameFlag.CONTEXT
+        stream.faces = {n: stream.faces.get(n) or _Face() for n in seen.faces}
+        seconds = stream.elapsed(frame)
+        patches: list[PatchPixels] = []
+        for number, marks in _far_to_near(seen.faces):
+            face = stream.faces[number]
+            with self.stages("smooth"):
+                marks = face.smoother(marks, seconds, Square.of_landmarks(marks).side)
+            patch = self._painter.paint(
+                frame.planes,
+                form.pixels,
+                meaning,
+                stream.yuv(meaning),
+                marks,
+                face.light,
+                look,
+                patches,
+                draw=draw,
+            )
+            patches += [patch] if patch is not None else []
+        flags = SwapFlag(0) if seen.faces else SwapFlag.NO_FACE
+        return FrameSwap(frame.info.seq, tuple(patches), flags)
+
+
+def _far_to_near(faces: Mapping[int, Landmarks]) -> list[tuple[int, Landmarks]]:
+    """Smaller faces first: the nearer is drawn over the farther."""
+    return sorted(faces.items(), key=lambda item: (float(np.ptp(item[1][:, 1])), item[0]))
+
+
+def _find(detector: Detector, frame: Frame, min_score: float) -> list[Square]:
+    """Squares around the faces of a frame that the detector knows upright, the largest first."""
+    form = frame.format
+    width, height = input_size(form.width, form.height)
+    quarters = form.rotation // 90
+    image = scaled(frame.planes, samples(form), width, height)
+    upright = np.ascontiguousarray(np.rot90(image, quarters))
+    scale = np.array([form.width / width, form.height / height], np.float32)
+
+    def stored(points: Any) -> Any:
+        return (unturned(points, upright.shape[1], upright.shape[0], quarters) + 0.5) * scale - 0.5
+
+    found = []
+    for face in detector(upright, min_score):
+        size = (face.size[::-1] if quarters % 2 else face.size) * scale
+        found.append(Detection(face.score, stored(face.centre), size, stored(face.points)))
+    found.sort(key=lambda face: -float(face.size.max()))
+    return [Square.of_detection(face) for face in found]
+
+
+def _look(mesh: Mesh, frame: Frame, square: Square) -> tuple[Landmarks, float]:
+    form = frame.format
+    image = warped(frame.planes, form.pixels, samples(form), square.matrix(), SIDE)
+    return mesh(image, square)

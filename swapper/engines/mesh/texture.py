@@ -1,0 +1,233 @@
+"""The source face as one texture in the canonical mesh's own coordinates.
+
+Each picture is unwrapped onto the mesh; the one seen most from the front leads, and where another,
+or the mirrored half, sees a place better, that is taken. Alpha is the part that is certainly face:
+the oval without hairline, edge, hair over the forehead or collar, feathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from swapper.colour import Samples
+from swapper.engines.mesh import kernels
+from swapper.engines.mesh.landmarks import Landmarks
+from swapper.engines.mesh.topology import (
+    BROWS,
+    FACE_OVAL,
+    INNER_FACE,
+    SKIN_PATCHES,
+    TRIANGLES,
+    UV,
+    VERTICES,
+)
+
+Picture = npt.NDArray[np.uint8]
+"""(height, width, 3), B G R."""
+Texture = npt.NDArray[np.uint8]
+"""(SIDE, SIDE, 4): B, G, R, alpha."""
+Mask = npt.NDArray[np.uint8]
+Weight = npt.NDArray[np.float32]
+
+SIDE = 512
+_SMALLEST = 64
+_POINTS = np.ascontiguousarray(UV * np.float32(SIDE - 1))
+_OVAL_SHRINK = 0.88
+_ABOVE_BROWS = 0.075
+"""Of SIDE: how much of the forehead belongs to the texture."""
+_FEATHER = 0.08
+_MIN_FACING = 0.15
+_SKIN_DISTANCE = 7.0
+"""Squared Mahalanobis distance up to which a colour is the face's skin."""
+_SKIN_VARIANCE = (90.0, 9.0, 14.0)
+"""Of L, a, b (8 bit), added to what the skin patches show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One size of a texture: `luma` (n, n, 2) y, alpha; `chroma` (n, n, 3) cb + 128, cr + 128, alpha."""
+
+    luma: npt.NDArray[np.uint8]
+    chroma: npt.NDArray[np.uint8]
+
+
+class YuvTexture:
+    """A texture in the matrix of a stream, at all sizes from 64 to 512 so that small faces do not flicker."""
+
+    def __init__(self, texture: Texture, meaning: Samples) -> None:
+        bgr, alpha = texture[..., :3], texture[..., 3]
+        yuv = bgr[..., ::-1].astype(np.float32) @ meaning.from_rgb().T
+        yuv[..., 1:] += 128
+        packed = np.dstack([np.clip(np.round(yuv), 0, 255), alpha]).astype(np.uint8)
+        self._levels: list[tuple[int, Level]] = []
+        side = len(packed)
+        while side >= _SMALLEST:
+            luma = np.ascontiguousarray(packed[..., [0, 3]])
+            self._levels.append((side, Level(luma, np.ascontiguousarray(packed[..., 1:]))))
+            smallest = packed
+            side //= 2
+            packed = cv2.resize(packed, (side, side), interpolation=cv2.INTER_AREA)
+        self.small = np.ascontiguousarray((smallest - _GREY) * np.float32(1 / 255))
+        """(64, 64, 4) float32: y, cb, cr, alpha; y and alpha 0..1, cb, cr -.5..+.5."""
+
+    def level(self, face: int) -> Level:
+        """The size for a face of so many luma samples."""
+        large_enough = [level for side, level in self._levels if side >= 0.8 * face]
+        return large_enough[-1] if large_enough else self._levels[0][1]
+
+
+_GREY = np.array([0, 128, 128, 0], np.float32)
+
+
+def unwrap(pictures: Sequence[tuple[Picture, Landmarks]]) -> Texture:
+    """The texture of one person's face from pictures with their landmarks."""
+    views = [_View.of(picture, marks) for picture, marks in pictures]
+    views.sort(key=lambda view: -float(view.facing[_inner() > 0].mean()))
+    lead = views[0]
+    colours, facing, skin = lead.colours, lead.facing, lead.skin
+    for other in views[1:]:
+        colours = _filled(colours, facing, _matched(other.colours, lead.colours), other.facing)
+        skin |= other.skin & (other.facing > facing).astype(np.uint8)
+        facing = np.maximum(facing, other.facing)
+    area = _area(facing) & (skin * np.uint8(255))
+    area = _connected(area)
+    colours = _filled(colours, facing, colours[:, ::-1], facing[:, ::-1])
+    return np.dstack([_bled(colours), _feathered(area)])
+
+
+@dataclass(slots=True)
+class _View:
+    """One picture on the mesh."""
+
+    colours: Picture
+    facing: Weight
+    """1 seen from the front, 0 from the side or not at all."""
+    skin: Mask
+    """0 or 1: has the colour of the face's skin, or is where eyes, nose and mouth are."""
+
+    @classmethod
+    def of(cls, picture: Picture, marks: Landmarks) -> _View:
+        place = _over_uv(marks[:, :2] + np.float32(0))
+        colours: Any = cv2.remap(picture, place, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        slope = _facing(marks)
+        facing = _over_uv(np.column_stack([slope, slope]))[..., 0]
+        facing = cv2.GaussianBlur(facing, (0, 0), SIDE / 60)
+        return cls(colours, facing, _skin(colours))
+
+
+def _over_uv(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Values (468, 2) of the vertices, spread over the texture: (SIDE, SIDE, 2); 0 outside."""
+    raster = np.zeros((SIDE, SIDE, 3), np.float32)
+    flat = np.zeros(VERTICES, np.float32)
+    kernels.rasterise(_POINTS, flat, np.ascontiguousarray(values, np.float32), TRIANGLES, raster)
+    return np.ascontiguousarray(raster[..., :2])
+
+
+def _facing(marks: Landmarks) -> npt.NDArray[np.float32]:
+    """Cosine between each vertex's normal and the line of sight; negative: turned away."""
+    corners = marks[TRIANGLES]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    sums = np.zeros((VERTICES, 3), np.float32)
+    for corner in range(3):
+        np.add.at(sums, TRIANGLES[:, corner], normals)
+    slope = sums[:, 2] / (np.linalg.norm(sums, axis=1) + np.float32(1e-6))
+    facing: npt.NDArray[np.float32] = slope * np.sign(np.median(slope))
+    return facing
+
+
+def _polygon(points: npt.NDArray[np.float32], mask: Mask | None = None) -> Mask:
+    mask = np.zeros((SIDE, SIDE), np.uint8) if mask is None else mask
+    cv2.fillPoly(mask, [np.round(points).astype(np.int32)], 255)
+    return mask
+
+
+def _hull(vertices: list[int]) -> npt.NDArray[Any]:
+    return cv2.convexHull(np.round(_POINTS[vertices]).astype(np.int32))
+
+
+def _inner() -> Mask:
+    return _polygon(_hull(INNER_FACE))
+
+
+def _area(facing: Weight) -> Mask:
+    """Where the texture may be used: inside the oval, up to above the brows, seen well enough."""
+    oval = _POINTS[FACE_OVAL]
+    centre = oval.mean(0)
+    area = _polygon((oval - centre) * np.float32(_OVAL_SHRINK) + centre)
+    edge = _POINTS[BROWS] - np.array([0, _ABOVE_BROWS * SIDE], np.float32)
+    rows, columns = np.arange(SIDE)[:, None], np.arange(SIDE)
+    area[rows < np.interp(columns, edge[:, 0], edge[:, 1])] = 0
+    area[(facing < _MIN_FACING) & (_inner() == 0)] = 0
+    return area
+
+
+def _skin(colours: Picture) -> Mask:
+    """Places whose colour is that of cheeks, brow and nose, and all of the inner face."""
+    lab = cv2.cvtColor(cv2.GaussianBlur(colours, (0, 0), SIDE / 170), cv2.COLOR_BGR2Lab)
+    patches = np.zeros((SIDE, SIDE), np.uint8)
+    for vertices in SKIN_PATCHES:
+        _polygon(_hull(vertices), patches)
+    sample = lab[patches > 0].astype(np.float32)
+    mean = np.median(sample, axis=0)
+    distance = np.abs(sample - mean).sum(1)
+    sample = sample[distance <= np.percentile(distance, 85)]
+    inverse = np.linalg.inv(np.cov((sample - mean).T) + np.diag(_SKIN_VARIANCE))
+    off = lab.astype(np.float32) - mean
+    near = np.einsum("ijk,kl,ijl->ij", off, inverse, off) < _SKIN_DISTANCE
+    skin = (near | (_inner() > 0)).astype(np.uint8)
+    skin = cv2.morphologyEx(skin, cv2.MORPH_CLOSE, np.ones((SIDE // 50,) * 2, np.uint8))
+    return cv2.morphologyEx(skin, cv2.MORPH_OPEN, np.ones((SIDE // 25,) * 2, np.uint8))
+
+
+def _connected(area: Mask) -> Mask:
+    """The part that hangs together with the inner face."""
+    _, labels = cv2.connectedComponents((area > 0).astype(np.uint8))
+    inner = labels[(_inner() > 0) & (area > 0)]
+    if not len(inner):
+        return area
+    kept: Mask = np.where(labels == np.bincount(inner).argmax(), 255, 0).astype(np.uint8)
+    return kept
+
+
+def _filled(colours: Picture, facing: Weight, other: Picture, other_facing: Weight) -> Picture:
+    """`colours`, with `other` where that sees better."""
+    ours, theirs = (np.clip((f - 0.1) / 0.3, 0, 1) ** 2 for f in (facing, other_facing))
+    share = np.clip(theirs - ours, 0, 1)[..., None]
+    mixed: Picture = (colours * (1 - share) + other * share + 0.5).astype(np.uint8)
+    return mixed
+
+
+def _matched(colours: Picture, like: Picture) -> Picture:
+    """Mean and spread of the inner face's colours made those of `like`: pictures differ in light."""
+    inner = _inner() > 0
+    mean, spread = colours[inner].mean(0), colours[inner].std(0)
+    to_mean, to_spread = like[inner].mean(0), like[inner].std(0)
+    moved = (colours - mean) * np.clip(to_spread / (spread + 1), 0.7, 1.4) + to_mean
+    return np.clip(moved, 0, 255).astype(np.uint8)
+
+
+def _bled(colours: Picture) -> Picture:
+    """Colours pushed outwards from the oval, so that nothing foreign is sampled at its edge."""
+    oval = _polygon(_POINTS[FACE_OVAL])
+    core = cv2.erode(oval, np.ones((9, 9), np.uint8))
+    size = (SIDE // 4, SIDE // 4)
+    small = cv2.resize(colours, size, interpolation=cv2.INTER_AREA)
+    outside = cv2.resize(255 - core, size, interpolation=cv2.INTER_NEAREST)
+    grown = cv2.resize(cv2.inpaint(small, outside, 5, cv2.INPAINT_TELEA), (SIDE, SIDE))
+    inside = cv2.erode(oval, np.ones((3, 3), np.uint8))[..., None] > 0
+    return np.where(inside, colours, grown).astype(np.uint8)
+
+
+def _feathered(area: Mask) -> Mask:
+    """Alpha 0..255 that rises smoothly inwards from the edge, and is 0 outside."""
+    framed = cv2.copyMakeBorder(area, 1, 1, 1, 1, cv2.BORDER_CONSTANT)
+    depth = cv2.distanceTransform(framed, cv2.DIST_L2, 5)[1:-1, 1:-1] / SIDE
+    ramp = np.clip(depth / _FEATHER, 0, 1)
+    alpha = cv2.GaussianBlur(ramp * ramp * (3 - 2 * ramp), (0, 0), SIDE / 60)
+    return np.where(area > 0, alpha * 255, 0).astype(np.uint8)
