@@ -102,6 +102,9 @@ class LimitSettings(Section):
     """Byte budget of a frame batch; a batch holds at least one frame."""
     segments_in_flight: Count = 32
     """Segments released and not done, over all jobs."""
+    segments_per_swapper: Count = 3
+    """Segments in flight for each live swapper, below the bound above: enough that none waits, few
+    enough that the first result comes early."""
     bytes_in_flight: Bytes = 8 * GIB
     """Estimated bytes of frames released and not done."""
     queue_batches: Count = 4
@@ -111,6 +114,8 @@ class LimitSettings(Section):
 
 
 class SwapperSettings(Section):
+    engines: tuple[str, ...] = ("mesh",)
+    """Engines that are loaded and warm before a worker takes work; others are opened when first asked for."""
     group: Literal["consumer", "share"] = "consumer"
     """Ordinary consumer group (streams stay with a worker), or share group (batches spread)."""
     share_consumers: Count = 2
@@ -158,6 +163,9 @@ class Settings(BaseSettings):
     """What can be fetched or built again: jars, models."""
     store: str = ""
     """URL of the object store (file://, s3://, ...); empty: a folder under `data`."""
+    store_options: dict[str, str] = Field(default={}, repr=False)
+    """obstore's settings of that store (endpoint, region, keys ...), beside those it reads from the
+    environment itself, as AWS_ACCESS_KEY_ID. Not shown."""
     models: Path | None = None
     """Model store; none: a folder under `cache`."""
     scratch: Path | None = None
