@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.checkpoint import Checkpoint
-from schemas.events import Failed, Finished, Planned
+from schemas.events import Failed, Finished, Planned, Warned
 from schemas.frames import StreamAbort
 from schemas.job import JobRecord, JobState, stream_id
 from schemas.orders import DecodeOrder, FinishOrder, PlanOrder, SegmentRelease
@@ -57,8 +57,11 @@ class Scheduler:
 
     def __init__(self, topics: TopicSet, partitions: int, limits: Limits) -> None:
         self._topics = topics
-        self._limits = limits
+        self.limits = limits
+        """What may be in flight; follows the number of live workers."""
         self._runs: dict[str, _Run] = {}
+        self._ended: set[str] = set()
+        """Jobs known to have ended: a submission that is read again does not start them anew."""
         self._load: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._turn = 0
 
@@ -66,7 +69,8 @@ class Scheduler:
 
     def submitted(self, record: JobRecord) -> list[Write]:
         """A new job: have it planned. A job already known, or ended, is left as it is."""
-        if record.job in self._runs or record.state is not JobState.QUEUED:
+        known = record.job in self._runs or record.job in self._ended
+        if known or record.state is not JobState.QUEUED:
             return []
         run = self._runs[record.job] = _Run(record)
         return [
@@ -113,6 +117,14 @@ class Scheduler:
         run = self._runs.get(job)
         return [] if run is None else self._end(run, JobState.CANCELLED, "cancelled")
 
+    def warned(self, event: Warned) -> list[Write]:
+        """Something was not as it should be: counted in the job, told with its next change of state."""
+        run = self._runs.get(event.job)
+        if run is not None:
+            warnings = Counter(run.record.warnings) + Counter({event.name: event.count})
+            run.record = run.record.model_copy(update={"warnings": dict(warnings)})
+        return []
+
     def finished(self, event: Finished) -> list[Write]:
         """The result is in place."""
         run = self._runs.get(event.job)
@@ -139,7 +151,9 @@ class Scheduler:
         checkpoints: Iterable[Checkpoint],
     ) -> list[Write]:
         """Rebuild from the topics. Returns what has to be written again for jobs that got stuck."""
-        self._runs = {r.job: _Run(r) for r in jobs if not r.state.ended}
+        records = list(jobs)
+        self._runs = {r.job: _Run(r) for r in records if not r.state.ended}
+        self._ended = {r.job for r in records if r.state.ended}
         self._load = dict.fromkeys(self._load, 0)
         for job, run in self._runs.items():
             run.plan = plans.get(job)
@@ -156,7 +170,7 @@ class Scheduler:
                 owner.released[segment.segment] = segment
                 self._load[segment.partition] += segment.bytes
         writes: list[Write] = []
-        for job, run in self._runs.items():
+        for job, run in list(self._runs.items()):
             if run.plan is None:
                 writes += self._resubmit(run)
                 continue
@@ -192,7 +206,7 @@ class Scheduler:
             return None
         run = min(waiting, key=lambda r: (-r.record.spec.priority, len(r.released)))
         count, size = self._size(run, run.waiting[0])
-        fits = segments + count <= self._limits.segments and in_bytes + size <= self._limits.bytes
+        fits = segments + count <= self.limits.segments and in_bytes + size <= self.limits.bytes
         return run if fits or segments == 0 else None
 
     def _size(self, run: _Run, order: int) -> tuple[int, int]:
@@ -259,6 +273,7 @@ class Scheduler:
             if index in run.done:
                 writes.append(Write(self._topics.checkpoints, stream, None))
         del self._runs[job]
+        self._ended.add(job)
         return writes
 
     def _set_state(self, run: _Run, state: JobState) -> Write:

@@ -72,6 +72,13 @@ class Finished(Record):
 
 
 @register
+class Cancel(Record):
+    """A user: give the job up."""
+
+    KIND = "event.cancel"
+
+
+@register
 class Alive(Record):
     """Heartbeat of a worker; `job` is empty. `ready` once models are loaded and partitions may come."""
 

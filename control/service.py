@@ -1,0 +1,208 @@
+"""The control service: reads what happened, lets the scheduler decide, writes it in one transaction.
+
+All writes of a turn and the offsets of what was read are committed together, under one fixed
+transactional id: a second control waits as a standby in the same group, and an old one that wakes up
+is fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import cast
+
+import structlog
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from control.scheduler import Limits, Scheduler, Write
+from runtime.cluster import ensure_topics
+from runtime.kafka import consumer, transactional_producer, translated
+from runtime.outbox import TransactionalOutbox
+from runtime.settings import Settings
+from runtime.store import Store
+from runtime.tables import read_table
+from schemas.checkpoint import Checkpoint
+from schemas.errors import FacestreamError, MalformedRecordError, RecordError
+from schemas.events import Alive, Cancel, Failed, Finished, Planned, Role, Warned
+from schemas.job import JobRecord, JobState
+from schemas.plan import Plan
+from schemas.record import Record, decode, encode
+from schemas.segments import SegmentRecord
+
+_log = structlog.get_logger("control")
+_TURN_RECORDS = 500
+_WORKER_GONE_SECONDS = 10.0
+
+
+class ControlService:
+    """Scheduler, its topics and its store. One thread."""
+
+    name = "control"
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._topics = settings.topic_set
+        self._clock = clock
+        self._workers: dict[str, tuple[Role, float]] = {}
+        self._active = False
+        self._rebuild = False
+        self._ended: list[str] = []
+
+    def start(self) -> None:
+        """Create what is missing on the cluster and join the group of schedulers."""
+        ensure_topics(self._settings)
+        self._store = Store.of(self._settings)
+        self._scheduler = self._new_scheduler()
+        self._consumer: Consumer = consumer(
+            self._settings.kafka,
+            f"{self._topics.prefix}control",
+            "control",
+            protocol="classic",  # its session may be shorter than KIP-848's floor on foreign clusters
+            assignor="range",  # one partition each: all go to one member, the others stand by
+        )
+        topics = [self._topics.jobs, self._topics.events, self._topics.checkpoints]
+        with translated("joining the schedulers' group"):
+            self._consumer.subscribe(
+                topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            )
+
+    def step(self, timeout: float) -> None:
+        """One turn: read, decide, write."""
+        messages = self._consumer.consume(_TURN_RECORDS, timeout)
+        if self._rebuild:
+            self._restore()
+        if not self._active:
+            return
+        writes: list[Write] = []
+        for message in messages:
+            if (error := message.error()) is not None:
+                _log.warning("consumer_error", error=error.str())
+            elif message.value() is not None:
+                writes += self._happened(message)
+        self._scheduler.limits = self._limits()
+        writes += self._scheduler.release()
+        if writes or messages:
+            self._commit(writes)
+        self._clean()
+
+    def drain(self, deadline: float) -> None:
+        """Nothing to finish: every turn ends committed."""
+
+    def close(self) -> None:
+        self._consumer.close()
+        if self._active:
+            self._outbox.close()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _happened(self, message: KafkaMessage) -> list[Write]:
+        try:
+            record = decode(cast(bytes, message.value())).record
+        except RecordError as error:
+            _log.error("bad_record", topic=message.topic(), offset=message.offset(), reason=str(error))
+            return []
+        try:
+            return self._decide(record)
+        except FacestreamError as error:
+            _log.error("job_failed", job=record.job, reason=str(error))
+            return self._scheduler.failed(Failed(job=record.job, role=Role.CONTROL, reason=str(error)))
+
+    def _decide(self, record: Record) -> list[Write]:
+        match record:
+            case JobRecord():
+                return self._scheduler.submitted(record)
+            case Planned():
+                return self._scheduler.planned(record, self._plan(record.plan))
+            case Checkpoint():
+                return self._scheduler.checkpointed(record)
+            case Finished():
+                _log.info("job_done", job=record.job, output=record.output, frames=record.frames)
+                self._ended.append(record.job)
+                return self._scheduler.finished(record)
+            case Failed():
+                _log.error("job_failed", job=record.job, role=record.role, reason=record.reason)
+                self._ended.append(record.job)
+                return self._scheduler.failed(record)
+            case Cancel():
+                self._ended.append(record.job)
+                return self._scheduler.cancelled(record.job)
+            case Warned():
+                return self._scheduler.warned(record)
+            case Alive():
+                self._workers[record.worker] = (record.role, self._clock())
+        return []
+
+    def _plan(self, name: str) -> Plan:
+        record = decode(self._store.get(name)).record
+        if not isinstance(record, Plan):
+            raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a plan")
+        return record
+
+    def _limits(self) -> Limits:
+        """In flight may be a few segments for each live swapper, below the settings' bounds."""
+        oldest = self._clock() - _WORKER_GONE_SECONDS
+        self._workers = {w: (role, at) for w, (role, at) in self._workers.items() if at >= oldest}
+        swappers = sum(role is Role.SWAPPER for role, _ in self._workers.values())
+        limits = self._settings.limits
+        wanted = limits.segments_per_swapper * max(swappers, 1) + 1
+        return Limits(min(wanted, limits.segments_in_flight), limits.bytes_in_flight)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _commit(self, writes: list[Write]) -> None:
+        with translated("reading positions"):
+            offsets = [tp for tp in self._consumer.position(self._consumer.assignment()) if tp.offset >= 0]
+        with self._outbox.transaction(offsets, self._consumer.consumer_group_metadata()):
+            for write in writes:
+                value = None if write.record is None else encode(write.record)
+                self._outbox.send(write.topic, value, key=write.key, partition=write.partition)
+
+    def _clean(self) -> None:
+        """Encoded segments of jobs that ended are of no use to anybody."""
+        for job in self._ended:
+            try:
+                for name in self._store.list(f"segments/{job}/"):
+                    self._store.delete(name)
+            except FacestreamError as error:
+                _log.warning("cleaning_failed", job=job, reason=str(error))
+        self._ended.clear()
+
+    # -- becoming the one ------------------------------------------------------------------------
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebuild = self._rebuild or bool(partitions)
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions and self._active:
+            _log.info("standing_by")
+            self._active = False
+            self._outbox.close()
+
+    def _restore(self) -> None:
+        """Fence the one before, then rebuild from the topics."""
+        self._rebuild = False
+        if self._active:
+            self._outbox.close()
+        self._outbox = TransactionalOutbox(
+            transactional_producer(self._settings.kafka, "control", f"{self._topics.prefix}control")
+        )
+        jobs = [r for r in self._table(self._topics.jobs) if isinstance(r, JobRecord)]
+        running = [job for job in jobs if job.plan and not job.state.ended]
+        self._scheduler = self._new_scheduler()
+        writes = self._scheduler.restore(
+            jobs,
+            {job.job: self._plan(job.plan) for job in running},
+            [r for r in self._table(self._topics.segments) if isinstance(r, SegmentRecord)],
+            [r for r in self._table(self._topics.checkpoints) if isinstance(r, Checkpoint)],
+        )
+        self._active = True
+        self._commit(writes)
+        ended = sum(job.state is JobState.DONE for job in jobs)
+        _log.info("in_charge", jobs=len(jobs), done=ended, running=len(running))
+
+    def _table(self, topic: str) -> list[Record]:
+        return list(read_table(self._settings, topic, "control").values())
+
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(self._topics, self._settings.topics.frame_partitions, Limits())

@@ -1,0 +1,294 @@
+"""The stages inside a worker: decode → run → send, a thread each, a bounded queue before each.
+
+Items go through in the order they were put, so marks (a stream's end, a stream given up) arrive after
+all batches before them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from runtime.outbox import Outbox
+from runtime.payload import decode as decode_planes
+from schemas.events import Progress, Role
+from schemas.frames import FrameBatch, FrameFlag
+from schemas.record import Message, encode
+from swapper.results import dead_record, encode_done
+from swapper.runner import Batch, Done, Runner
+
+_log = structlog.get_logger("swapper")
+_PROGRESS_SECONDS = 1.0
+_GATHER = 8
+"""How many waiting batches one run takes together at most."""
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One stream on its way through; `live` turns false when its partition is taken away."""
+
+    key: tuple[str, int]
+    partition: int
+    next_seq: int = 0
+    """Sequence number that comes next; lower ones are repetitions."""
+    live: bool = True
+    passed: bool = False
+    """Its end went through the pipeline: all its results are on their way."""
+
+
+@dataclass(slots=True)
+class Read:
+    """A frame batch as it came from Kafka. Without a ticket it is run alone, without state.
+    `sent` is called once the broker has its result (from any thread)."""
+
+    message: Message[FrameBatch]
+    partition: int
+    offset: int
+    ticket: Ticket | None
+    sent: Callable[[object], None]
+    refuse: str = ""
+    """A reason not to run it: it becomes a failure at once."""
+
+
+@dataclass(slots=True)
+class End:
+    """The stream is complete with what was put before; `passed` is called when its last result is on
+    its way, with the number of batches."""
+
+    ticket: Ticket
+    passed: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Drop:
+    """Forget the stream."""
+
+    ticket: Ticket
+
+
+@dataclass(slots=True)
+class _Decoded:
+    read: Read
+    batch: Batch | None
+    done: Done | None = None
+
+
+Item = Read | End | Drop
+
+
+class Pipeline:
+    """Owns the stages. `offer` and `put` feed it; `check` raises what a stage could not handle."""
+
+    def __init__(self, runner: Runner, outbox: Outbox, topics: Topics, depth: int) -> None:
+        self._runner = runner
+        self._outbox = outbox
+        self._topics = topics
+        self._input: queue.Queue[Item] = queue.Queue(depth)
+        self._decoded: queue.Queue[_Decoded | End | Drop] = queue.Queue(depth)
+        self._results: queue.Queue[tuple[Read, Done] | End] = queue.Queue(depth)
+        self._waiting: dict[tuple[int, int], Read] = {}
+        self._progress = _Progress(outbox, topics.events)
+        self._error: BaseException | None = None
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(loop,), name=loop.__name__.strip("_"), daemon=True)
+            for loop in (self._decode_loop, self._run_loop, self._send_loop)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def offer(self, item: Item) -> bool:
+        """Put an item if there is room."""
+        try:
+            self._input.put_nowait(item)
+        except queue.Full:
+            return False
+        return True
+
+    def put(self, item: Item) -> None:
+        """Put an item, waiting for room; raises what a stage could not handle."""
+        while not self._stop.is_set():
+            self.check()
+            try:
+                self._input.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+
+    def check(self) -> None:
+        """Raise the error that ended a stage, if one did."""
+        if self._error is not None:
+            raise self._error
+
+    def wait(self, timeout: float) -> None:
+        """Sleep, but not past the end of the pipeline."""
+        self._stop.wait(timeout)
+
+    def stop(self) -> None:
+        """End the stages; what is still inside is dropped (it was not committed)."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=10)
+
+    # -- stages ----------------------------------------------------------------------------------
+
+    def _guard(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except _Stopped:
+            pass
+        except BaseException as error:  # handed to the main thread, which raises it
+            self._error = error
+
+    def _decode_loop(self) -> None:
+        while True:
+            item = self._take(self._input)
+            self._give(self._decoded, _decoded(item) if isinstance(item, Read) else item)
+
+    def _run_loop(self) -> None:
+        while True:
+            for result in self._run(self._gather()):
+                self._give(self._results, result)
+
+    def _send_loop(self) -> None:
+        while True:
+            item = self._take(self._results)
+            if isinstance(item, End):
+                item.passed()
+            else:
+                self._send(*item)
+            self._outbox.poll()
+
+    def _gather(self) -> list[_Decoded | End | Drop]:
+        items = [self._take(self._decoded)]
+        while len(items) < _GATHER:
+            try:
+                items.append(self._decoded.get_nowait())
+            except queue.Empty:
+                break
+        return items
+
+    def _run(self, items: list[_Decoded | End | Drop]) -> Iterable[tuple[Read, Done] | End]:
+        """Runs of stream batches go to the runner together; everything keeps its order."""
+        group: list[Batch] = []
+        for item in items:
+            if isinstance(item, _Decoded) and item.batch is not None and item.read.ticket is not None:
+                if item.read.ticket.live:
+                    self._waiting[item.batch.partition, item.batch.offset] = item.read
+                    group.append(item.batch)
+                continue
+            yield from self._paired(self._runner.run(group))
+            group = []
+            yield from self._mark(item)
+        yield from self._paired(self._runner.run(group))
+
+    def _mark(self, item: _Decoded | End | Drop) -> Iterable[tuple[Read, Done] | End]:
+        if isinstance(item, Drop):
+            self._runner.drop(item.ticket.key)
+        elif isinstance(item, End):
+            if item.ticket.live:
+                yield from self._paired(self._runner.run([], ends=[item.ticket.key]))
+                yield item
+        elif item.done is not None:
+            yield item.read, item.done
+        elif item.batch is not None:
+            yield item.read, self._runner.run_alone(item.batch)
+
+    def _paired(self, results: list[Done]) -> Iterable[tuple[Read, Done]]:
+        for done in results:
+            yield self._waiting.pop((done.batch.partition, done.batch.offset)), done
+
+    def _send(self, read: Read, done: Done) -> None:
+        record = done.batch.record
+        if done.failure:
+            _log.error(
+                "batch_failed", job=record.job, stream=record.stream, seq=record.seq, reason=done.failure
+            )
+            dead = dead_record(done, self._topics.frames)
+            self._outbox.send(self._topics.dead, encode(dead), key=record.stream)
+        self._outbox.send(
+            self._topics.swaps,
+            encode_done(done),
+            key=record.stream,
+            partition=done.batch.partition,
+            on_delivery=read.sent,
+        )
+        self._progress.add(record)
+
+    def _take(self, source: queue.Queue[Any]) -> Any:
+        while not self._stop.is_set():
+            try:
+                return source.get(timeout=0.1)
+            except queue.Empty:
+                if source is self._results:
+                    self._progress.tell()
+                    self._outbox.poll()
+        raise _Stopped
+
+    def _give(self, target: queue.Queue[Any], item: object) -> None:
+        while not self._stop.is_set():
+            try:
+                target.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+        raise _Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of one lane that a worker reads and writes."""
+
+    frames: str
+    swaps: str
+    dead: str
+    events: str
+
+
+class _Stopped(Exception):
+    """Ends a stage's thread."""
+
+
+class _Progress:
+    """Counts frames per job and tells control about once a second."""
+
+    def __init__(self, outbox: Outbox, topic: str) -> None:
+        self._outbox = outbox
+        self._topic = topic
+        self._counts: dict[str, int] = {}
+        self._told = time.monotonic()
+
+    def add(self, record: FrameBatch) -> None:
+        fresh = sum(not flags & FrameFlag.CONTEXT for flags in record.flags)
+        self._counts[record.job] = self._counts.get(record.job, 0) + fresh
+        self.tell()
+
+    def tell(self) -> None:
+        if self._counts and time.monotonic() - self._told >= _PROGRESS_SECONDS:
+            for job, frames in self._counts.items():
+                event = Progress(job=job, role=Role.SWAPPER, frames=frames)
+                self._outbox.send(self._topic, encode(event), key=job)
+            self._counts.clear()
+            self._told = time.monotonic()
+
+
+def _decoded(read: Read) -> _Decoded:
+    record = read.message.record
+    if read.refuse:
+        batch = Batch(record, [], read.partition, read.offset)
+        return _Decoded(read, None, Done(batch, "", failure=read.refuse))
+    try:
+        planes = decode_planes(read.message)
+    except Exception as error:  # damaged payload: this batch only
+        batch = Batch(record, [], read.partition, read.offset)
+        return _Decoded(read, None, Done(batch, "", failure=f"{type(error).__name__}: {error}"))
+    return _Decoded(read, Batch(record, planes, read.partition, read.offset))
