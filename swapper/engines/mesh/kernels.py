@@ -139,8 +139,8 @@ def blend_luma(
         gy = min(max((F(y) + HALF) * step_y - HALF, ZERO), F(n) - _LAST)
         g0 = U(gy)
         gf = gy - F(g0)
-        for i in range(n):
-            row[i] = gain[g0, i, 0] * (ONE - gf) + gain[g0 + U(1), i, 0] * gf
+        for p in range(n):
+            row[p] = gain[g0, p, 0] * (ONE - gf) + gain[g0 + U(1), p, 0] * gf
         cover_row = U((F(y) + HALF) * cover_y)
         for x in range(width):
             if raster[y, x, 2] > _COVERED:
@@ -207,9 +207,9 @@ def blend_chroma(
         gy = min(max(luma_y * step_y - HALF, ZERO), F(n) - _LAST)
         g0 = U(gy)
         gf = gy - F(g0)
-        for i in range(n):
+        for p in range(n):
             for c in range(3):
-                row[i, c] = gain[g0, i, c] * (ONE - gf) + gain[g0 + U(1), i, c] * gf
+                row[p, c] = gain[g0, p, c] * (ONE - gf) + gain[g0 + U(1), p, c] * gf
         cover_row = min(U(luma_y * cover_y), U(m - 1))
         for x in range(width):
             u, v, count = ZERO, ZERO, 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
@@ -178,8 +177,7 @@ def _cover(points: npt.NDArray[np.float32], place: Rectangle, look: Look) -> Cov
     for part, keep in kept:
         outline = np.round(points[part] * scale * 16).astype(np.int32)
         cv2.fillPoly(cover, [outline], round(255 * (1 - keep)), shift=4)
-    blurred: Any = cv2.GaussianBlur(cover, (7, 7), 1.6)
-    return blurred
+    return cv2.GaussianBlur(cover, (7, 7), 1.6).astype(np.uint8, copy=False)
 
 
 def _copy(
@@ -214,5 +212,6 @@ def _blend(
     kernels.blend_luma(patch.planes[0], raster, level.luma, gain, cover, black, scale)
     if pixels.planes == 3:
         grey, reach = np.float32(meaning.grey), np.float32(meaning.chroma)
-        shifts = pixels.chroma_x, pixels.chroma_y
-        kernels.blend_chroma(*patch.planes[1:], raster, level.chroma, gain, cover, grey, reach, *shifts)
+        cb, cr = patch.planes[1:]
+        x, y = pixels.chroma_x, pixels.chroma_y
+        kernels.blend_chroma(cb, cr, raster, level.chroma, gain, cover, grey, reach, x, y)

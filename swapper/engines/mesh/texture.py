@@ -72,7 +72,8 @@ class YuvTexture:
             self._levels.append((side, Level(luma, np.ascontiguousarray(packed[..., 1:]))))
             smallest = packed
             side //= 2
-            packed = cv2.resize(packed, (side, side), interpolation=cv2.INTER_AREA)
+            shrunk: Any = cv2.resize(packed, (side, side), interpolation=cv2.INTER_AREA)
+            packed = shrunk
         self.small = np.ascontiguousarray((smallest - _GREY) * np.float32(1 / 255))
         """(64, 64, 4) float32: y, cb, cr, alpha; y and alpha 0..1, cb, cr -.5..+.5."""
 
@@ -113,12 +114,12 @@ class _View:
 
     @classmethod
     def of(cls, picture: Picture, marks: Landmarks) -> _View:
-        place = _over_uv(marks[:, :2] + np.float32(0))
-        colours: Any = cv2.remap(picture, place, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        x, y = cv2.split(_over_uv(marks[:, :2]))
+        colours: Any = cv2.remap(picture, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
         slope = _facing(marks)
         facing = _over_uv(np.column_stack([slope, slope]))[..., 0]
-        facing = cv2.GaussianBlur(facing, (0, 0), SIDE / 60)
-        return cls(colours, facing, _skin(colours))
+        smooth: Any = cv2.GaussianBlur(facing, (0, 0), SIDE / 60)
+        return cls(colours, smooth, _skin(colours))
 
 
 def _over_uv(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -180,9 +181,11 @@ def _skin(colours: Picture) -> Mask:
     inverse = np.linalg.inv(np.cov((sample - mean).T) + np.diag(_SKIN_VARIANCE))
     off = lab.astype(np.float32) - mean
     near = np.einsum("ijk,kl,ijl->ij", off, inverse, off) < _SKIN_DISTANCE
-    skin = (near | (_inner() > 0)).astype(np.uint8)
+    skin: Any = (near | (_inner() > 0)).astype(np.uint8)
     skin = cv2.morphologyEx(skin, cv2.MORPH_CLOSE, np.ones((SIDE // 50,) * 2, np.uint8))
-    return cv2.morphologyEx(skin, cv2.MORPH_OPEN, np.ones((SIDE // 25,) * 2, np.uint8))
+    opened: Any = cv2.morphologyEx(skin, cv2.MORPH_OPEN, np.ones((SIDE // 25,) * 2, np.uint8))
+    mask: Mask = opened.astype(np.uint8, copy=False)
+    return mask
 
 
 def _connected(area: Mask) -> Mask:
@@ -209,7 +212,8 @@ def _matched(colours: Picture, like: Picture) -> Picture:
     mean, spread = colours[inner].mean(0), colours[inner].std(0)
     to_mean, to_spread = like[inner].mean(0), like[inner].std(0)
     moved = (colours - mean) * np.clip(to_spread / (spread + 1), 0.7, 1.4) + to_mean
-    return np.clip(moved, 0, 255).astype(np.uint8)
+    matched: Picture = np.clip(moved, 0, 255).astype(np.uint8)
+    return matched
 
 
 def _bled(colours: Picture) -> Picture:
@@ -230,4 +234,5 @@ def _feathered(area: Mask) -> Mask:
     depth = cv2.distanceTransform(framed, cv2.DIST_L2, 5)[1:-1, 1:-1] / SIDE
     ramp = np.clip(depth / _FEATHER, 0, 1)
     alpha = cv2.GaussianBlur(ramp * ramp * (3 - 2 * ramp), (0, 0), SIDE / 60)
-    return np.where(area > 0, alpha * 255, 0).astype(np.uint8)
+    feathered: Mask = np.where(area > 0, alpha * 255, 0).astype(np.uint8)
+    return feathered
