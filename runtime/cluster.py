@@ -104,13 +104,23 @@ def configure(settings: Settings, group: str, values: Mapping[str, str | int]) -
 def broker_configuration(settings: Settings) -> dict[str, str]:
     """Effective configuration of one broker, e.g. to tell the session floor."""
     client = kafka.admin(settings.kafka)
+    with translated("reading the cluster's brokers"):
+        brokers = client.list_topics(timeout=settings.kafka.request_seconds).brokers
+    return _configuration(settings, client, ResourceType.BROKER, str(next(iter(brokers))))
+
+
+def topic_configuration(settings: Settings, topic: str) -> dict[str, str]:
+    """Effective configuration of a topic."""
+    return _configuration(settings, kafka.admin(settings.kafka), ResourceType.TOPIC, topic)
+
+
+def _configuration(settings: Settings, client: AdminClient, kind: Any, name: str) -> dict[str, str]:
     seconds = settings.kafka.request_seconds
-    with translated("reading the broker's configuration"):
-        broker = next(iter(client.list_topics(timeout=seconds).brokers))
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
+    with translated(f"reading the configuration of {name}"):
+        resource = ConfigResource(kind, name)
         described = client.describe_configs([resource], request_timeout=seconds)
         entries: dict[str, Any] = next(iter(described.values())).result(seconds)
-    return {name: str(entry.value) for name, entry in entries.items()}
+    return {entry.name: str(entry.value) for entry in entries.values()}
 
 
 def _create(client: AdminClient, topics: Sequence[Topic], replication: int, seconds: float) -> None:

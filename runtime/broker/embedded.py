@@ -89,12 +89,7 @@ class EmbeddedBroker:
 
     def stop(self) -> None:
         """Stop cleanly, by force after `broker.stop_seconds`; then let go of the folder."""
-        process, self._process = self._process, None
-        if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()  # the guard takes this as the word to stop
-            process.wait()
-            _log.info("broker_stopped", folder=str(self._folder), code=process.returncode)
+        self._end()
         self.bootstrap = ""
         self._lock.release()
 
@@ -132,9 +127,19 @@ class EmbeddedBroker:
             if fixed or not self._ended_on_taken_port():
                 break
             _log.warning("broker_port_taken", ports=(client, controller), attempt=attempt)
+            self._end()
         ended = not self.running
         what = "ended while starting" if ended else "did not answer"
         raise BrokerStartError(f"the broker in {self._folder} {what}: {self.last_words()}")
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()  # the guard takes this as the word to stop
+        process.wait()
+        _log.info("broker_stopped", folder=str(self._folder), code=process.returncode)
 
     def last_words(self) -> str:
         """The lines of the broker's log since this start that say most about a failure."""

@@ -13,7 +13,6 @@ from runtime import cluster
 from runtime.kafka import (
     consumer,
     producer,
-    reader,
     share_consumer,
     transactional_producer,
 )
@@ -21,6 +20,7 @@ from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.settings import Settings
 from schemas.errors import AssignmentError, BrokerError
 from schemas.topics import Topic
+from tests.support.broker import read_all
 
 pytestmark = pytest.mark.broker
 
@@ -44,20 +44,6 @@ def take(client: Any, count: int, seconds: float = 30.0) -> list[Message]:
         if message is not None and message.error() is None:
             taken.append(message)
     return taken
-
-
-def read_all(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
-    """All committed values of a partition."""
-    client = reader(settings.kafka, "test")
-    client.assign([TopicPartition(topic, partition, 0)])
-    values: list[bytes | None] = []
-    while True:
-        message = client.poll(10)
-        assert message is not None, "no end of partition"
-        if message.error() is not None:
-            client.close()
-            return values
-        values.append(message.value())
 
 
 def test_record_of_25_megabytes_arrives_unchanged(kafka: Settings, topic: str) -> None:

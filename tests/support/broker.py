@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
+
 from runtime.broker.embedded import EmbeddedBroker
+from runtime.kafka import reader
 from runtime.settings import Settings, load
 
 _numbers = itertools.count()
@@ -31,3 +34,17 @@ def isolated_settings(bootstrap: str, folder: Path) -> Settings:
             "topics": {"frame_partitions": 4, "order_partitions": 4},
         }
     )
+
+
+def read_all(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
+    """All committed values of a partition."""
+    client = reader(settings.kafka, "test")
+    client.assign([TopicPartition(topic, partition, 0)])
+    values: list[bytes | None] = []
+    while True:
+        message = client.poll(10)
+        assert message is not None, "no end of partition"
+        if message.error() is not None:
+            client.close()
+            return values
+        values.append(message.value())
