@@ -45,6 +45,7 @@ class ControlService:
         self._topics = settings.topic_set
         self._clock = clock
         self._workers: dict[str, tuple[Role, float]] = {}
+        self._outbox: TransactionalOutbox
         self._active = False
         self._rebuild = False
         self._ended: list[str] = []

@@ -1,0 +1,105 @@
+"""Taking a job in: everything that can be refused is refused here, before any work starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from runtime.kafka import producer
+from runtime.outbox import Outbox
+from runtime.settings import Settings
+from runtime.store import Store
+from schemas.errors import UsageError
+from schemas.events import Cancel
+from schemas.job import JobRecord, JobSpec
+from schemas.record import encode
+from swapper.engines.base import Engine, SourceFace
+from swapper.engines.registry import open_engine
+
+
+def job_id(prefix: str = "job") -> str:
+    """A new name: sorts by time, unique by chance (32 bits a second)."""
+    return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+def prepare(settings: Settings, engine: Engine, sources: Sequence[Path]) -> SourceFace | None:
+    """The face of the source pictures; None for an engine that takes none.
+
+    Raises UsageError if the engine needs a picture and there is none, NoFaceError, InputError.
+    """
+    if engine.name == "none":
+        return None
+    if not sources:
+        raise UsageError(f"engine {engine.name} needs a source picture (-s)")
+    try:
+        pictures = [path.read_bytes() for path in sources]
+    except OSError as error:
+        raise UsageError(f"source {error.filename}: {error.strerror}") from error
+    return engine.prepare(pictures)
+
+
+def check_paths(target: Path, output: Path) -> None:
+    """Raises UsageError if the target cannot be read or the output could not be written."""
+    if not target.is_file():
+        what = "is not a file" if target.exists() else "does not exist"
+        raise UsageError(f"target {target} {what}")
+    if not os.access(target, os.R_OK):
+        raise UsageError(f"target {target} cannot be read")
+    if output.is_dir():
+        raise UsageError(f"output {output} is a folder")
+    folder = output.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"output folder {folder} does not exist")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"output folder {folder} cannot be written to")
+    if output.exists() and output.samefile(target):
+        raise UsageError(f"output {output} is the target itself")
+
+
+def make_spec(**fields: Any) -> JobSpec:
+    """A job spec of options. Raises UsageError naming the option that is wrong."""
+    try:
+        return JobSpec.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{where}: {message}" if where else message) from None
+
+
+def store_face(store: Store, face: SourceFace) -> str:
+    """Put a prepared face into the store under its content's hash; returns the object's name."""
+    data = face.to_bytes()
+    name = f"faces/{hashlib.sha256(data).hexdigest()}"
+    if not store.exists(name):
+        store.put(name, data)
+    return name
+
+
+def open_for(settings: Settings, name: str) -> Engine:
+    """An engine of this process, for preparing faces."""
+    engine = open_engine(name, settings.models_dir)
+    engine.warm()
+    return engine
+
+
+def submit(settings: Settings, spec: JobSpec) -> None:
+    """Hand a job over: once this returns, Kafka has it."""
+    record = JobRecord(job=spec.job, spec=spec, created_ns=time.time_ns())
+    with Outbox(producer(settings.kafka, "submit")) as outbox:
+        outbox.send(settings.topic_set.jobs, encode(record), key=spec.job)
+        outbox.flush()
+
+
+def cancel(settings: Settings, job: str) -> None:
+    """Ask control to give a job up."""
+    with Outbox(producer(settings.kafka, "submit")) as outbox:
+        outbox.send(settings.topic_set.events, encode(Cancel(job=job)), key=job)
+        outbox.flush()

@@ -1,0 +1,116 @@
+"""Options that several commands share, and the job spec they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from control import admission
+from runtime.settings import Settings, load
+from schemas.errors import UsageError
+from schemas.frames import PayloadCodec
+from schemas.job import EncodeSpec, JobSpec
+from schemas.swaps import FailurePolicy
+from swapper.engines.base import Engine
+from swapper.engines.registry import ENGINES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ENCODERS = list(EncodeSpec.model_fields["encoder"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def job_options(function: F) -> F:
+    """Everything that decides what a job becomes."""
+    path = click.Path(path_type=Path)
+    for option in reversed(
+        [
+            click.option("-s", "--source", "sources", multiple=True, type=path, metavar="PICTURE",
+                         help="Face to put in; several pictures of one person give a better one."),
+            click.option("-t", "--target", required=True, type=path, metavar="VIDEO",
+                         help="Video to change."),
+            click.option("-o", "--output", required=True, type=path, metavar="VIDEO",
+                         help="Result: .mp4, .mov or .mkv."),
+            click.option("--engine", type=click.Choice(sorted(ENGINES)), default="mesh",
+                         show_default=True, help="What makes the patches."),
+            click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=VALUE",
+                         help="An option of the engine."),
+            click.option("--encoder", type=click.Choice(ENCODERS), default="libx264", show_default=True),
+            click.option("--quality", type=click.IntRange(0, 51), default=18, show_default=True,
+                         help="Constant rate factor; lower is better, 0 is lossless with libx264."),
+            click.option("--preset", default="medium", show_default=True, help="Preset of the encoder."),
+            click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True,
+                         help="Threads of the encoder; part of the job, since the bytes depend on it."),
+            click.option("--payload", type=click.Choice([str(c) for c in PayloadCodec]),
+                         help="How frames travel; default raw here, lossless with --bootstrap."),
+            click.option("--segment-seconds", type=click.FloatRange(0.2, 60), default=4.0,
+                         show_default=True, help="Length of the parts that are worked on at once."),
+            click.option("--on-failure", type=click.Choice([str(p) for p in FailurePolicy]),
+                         default="fail", show_default=True,
+                         help="What becomes of frames that cannot be swapped."),
+            click.option("--consent", default="", metavar="REFERENCE",
+                         help="Reference to the permission of the person shown; kept with the job."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def bootstrap_options(function: F) -> F:
+    """Which cluster."""
+    return click.option(
+        "--bootstrap", metavar="HOST:PORT", help="A Kafka cluster; default: the embedded broker."
+    )(function)
+
+
+def load_settings(bootstrap: str | None, **overrides: Any) -> Settings:
+    """Settings with what the command line says on top."""
+    settings = load(overrides)
+    return settings.with_bootstrap(bootstrap) if bootstrap else settings
+
+
+def make_job(settings: Settings, engine: Engine, job: str, face: str, options: Mapping[str, Any]) -> JobSpec:
+    """The spec that the options describe. Raises UsageError."""
+    share = settings.swapper.group == "share"
+    payload = options["payload"] or ("lossless" if settings.kafka.bootstrap else "raw")
+    return admission.make_spec(
+        job=job,
+        input=str(options["target"].absolute()),
+        output=str(options["output"].absolute()),
+        plan={
+            "segment_seconds": options["segment_seconds"],
+            "context_frames": 0 if share else engine.context_frames,
+            "payload": payload,
+        },
+        swap={
+            "engine": engine.name,
+            "face": face,
+            "sources": [str(path) for path in options["sources"]],
+            "consent": options["consent"],
+            "options": engine_options(options["engine_options"]),
+            "on_failure": options["on_failure"],
+        },
+        encode={key: options[key] for key in ("encoder", "quality", "preset", "threads")},
+    )
+
+
+def engine_options(pairs: tuple[str, ...]) -> dict[str, int | float | str]:
+    """NAME=VALUE pairs; numbers become numbers."""
+    result: dict[str, int | float | str] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--engine-option {pair!r} is not NAME=VALUE")
+        result[name] = _number(text)
+    return result
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,51 @@
+"""`facestream worker ROLE`: one service of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from runtime import logs
+from runtime.health import Health
+from runtime.heartbeat import Heartbeat
+from runtime.service import Service, run
+from runtime.settings import Settings, load
+from schemas.events import Role
+
+
+@click.command("worker")
+@click.argument("role", type=click.Choice([str(role) for role in Role]))
+@click.option("--bootstrap", metavar="HOST:PORT", help="The Kafka cluster; else from the settings.")
+def command(role: str, bootstrap: str | None) -> int:
+    """Run one service until SIGTERM. Settings come from FACESTREAM_* and facestream.toml."""
+    settings = load()
+    if bootstrap:
+        settings = settings.with_bootstrap(bootstrap)
+    logs.configure(settings.log)
+    health = Health(settings.http.stalled_seconds)
+    heartbeat = Heartbeat(settings, Role(role), lambda: health.trouble() is None)
+    heartbeat.start()
+    try:
+        return run(make(Role(role), settings), settings, health)
+    finally:
+        heartbeat.stop()
+
+
+def make(role: Role, settings: Settings) -> Service:
+    """The service of a role; its libraries are imported only here."""
+    match role:
+        case Role.CONTROL:
+            from control.service import ControlService
+
+            return ControlService(settings)
+        case Role.INGEST:
+            from ingest.service import IngestService
+
+            return IngestService(settings)
+        case Role.SWAPPER:
+            from swapper.service import SwapperService
+
+            return SwapperService(settings)
+        case Role.ASSEMBLER:
+            from assembler.service import AssemblerService
+
+            return AssemblerService(settings)
