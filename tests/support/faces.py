@@ -128,7 +128,7 @@ def pasted(one: Frame, swap: FrameSwap) -> tuple[Plane, ...]:
 
 def bgr(planes: Sequence[Plane], form: VideoFormat) -> Bgr:
     """The picture that planes show, as stored (not turned)."""
-    return scaled(planes, samples(form), form.width, form.height)[..., ::-1]
+    return np.ascontiguousarray(scaled(planes, samples(form), form.width, form.height)[..., ::-1])
 
 
 def psnr(a: Sequence[Plane], b: Sequence[Plane], depth: int = 8) -> float:
@@ -143,4 +143,4 @@ def psnr(a: Sequence[Plane], b: Sequence[Plane], depth: int = 8) -> float:
 def read(path: Path) -> Bgr:
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     assert picture is not None
-    return picture
+    return picture.astype(np.uint8, copy=False)
