@@ -52,6 +52,8 @@ class StreamState:
     partition: int
     start: StreamStart | None = None
     end: StreamEnd | None = None
+    closing: bool = False
+    """The end was handed out, too."""
     next_seq: int = 0
     """Sequence number of the first frame that was not handed out yet."""
     frames: dict[int, Message[FrameBatch]] = field(default_factory=dict)
@@ -141,10 +143,6 @@ class Join:
         """Bytes of frames held."""
         return sum(state.held for state in self._streams.values())
 
-    def assign(self, side: Side, partition: int, offset: int) -> None:
-        """Reading of a partition starts at `offset`."""
-        self._position[side, partition] = offset
-
     def add(self, side: Side, partition: int, offset: int, message: Message[Record]) -> None:
         """Take in one record. Raises MalformedRecordError for a kind that has no place here."""
         self._position[side, partition] = offset + 1
@@ -183,9 +181,9 @@ class Join:
             state = self._streams[key.stream] = StreamState(key, job, partition)
         return state
 
-    def skip(self, offset_of: Side, partition: int, offset: int) -> None:
+    def skip(self, side: Side, partition: int, offset: int) -> None:
         """A record that cannot be read was passed over."""
-        self._position[offset_of, partition] = offset + 1
+        self._position[side, partition] = offset + 1
 
     def close(self, key: StreamKey) -> None:
         """The stream is done, failed or given up: drop what it holds and everything that still comes."""

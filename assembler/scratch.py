@@ -1,0 +1,32 @@
+"""A folder for files that live as long as this process, and the clearing away of dead ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+_PREFIX = "assembler"
+
+
+def open_scratch(base: Path) -> Path:
+    """Make this process's folder under `base`; folders of dead processes of this host are removed."""
+    host = socket.gethostname()
+    for folder in base.glob(f"{_PREFIX}-{host}-*"):
+        number = folder.name.rsplit("-", 1)[-1]
+        if number.isdigit() and not _alive(int(number)):
+            shutil.rmtree(folder, ignore_errors=True)
+    own = base / f"{_PREFIX}-{host}-{os.getpid()}"
+    own.mkdir(parents=True, exist_ok=True)
+    return own
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

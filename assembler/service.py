@@ -1,0 +1,350 @@
+"""The assembler as a service: joins frames and swaps, encodes segments, makes them real by checkpoints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+from confluent_kafka import Message as KafkaMessage
+from prometheus_client import Counter, Gauge
+
+from assembler.finish import FinishService
+from assembler.join import Join, StreamKey, StreamState
+from assembler.membership import PairedConsumer
+from assembler.scratch import open_scratch
+from assembler.segment import Cancelled, SegmentTask
+from runtime.jobs import JobBoard
+from runtime.kafka import producer, transactional_producer
+from runtime.metrics import REGISTRY
+from runtime.outbox import Outbox, TransactionalOutbox
+from runtime.settings import Settings
+from runtime.store import Store
+from runtime.tables import read_table
+from schemas.checkpoint import Checkpoint
+from schemas.errors import BrokerError, FacestreamError, RecordError
+from schemas.events import Failed, Progress, Role
+from schemas.job import JobSpec, Lane
+from schemas.record import Record, decode, encode
+
+_log = structlog.get_logger("assembler")
+
+BUSY_SECONDS = 0.01
+"""Longest wait for records while encoders run: their queues must not run dry."""
+TURN_RECORDS = 64
+REPORT_SECONDS = 1.0
+OFFSETS_SECONDS = 5.0
+"""Offsets of streams that ended without a checkpoint are committed this often."""
+SPEC_SECONDS = 20.0
+"""A stream whose job stays unknown for so long is skipped."""
+REJOIN_SECONDS = 10.0
+STUCK_SECONDS = 60.0
+"""A stream that waits so long for the same sequence number is named in the log."""
+
+_FRAMES = Counter("facestream_assembler_frames", "Frames encoded", registry=REGISTRY)
+_SEGMENTS = Counter("facestream_assembler_segments", "Segments committed", registry=REGISTRY)
+_HELD = Gauge("facestream_assembler_held_bytes", "Frames held in memory", registry=REGISTRY)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Since when a stream waits for a sequence number."""
+
+    seq: int
+    since: float
+    named: bool = field(default=False)
+
+
+class AssemblerService:
+    """One assembler of one lane, with the finish service beside it. One thread polls.
+
+    `instance` names this process in its transactional id: a second one of that name fences the first.
+    """
+
+    name = "assembler"
+
+    def __init__(
+        self,
+        settings: Settings,
+        lane: Lane = Lane.BATCH,
+        instance: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        finish: bool = True,
+    ) -> None:
+        self._settings, self._lane, self._clock = settings, lane, clock
+        self._instance = instance or f"{socket.gethostname()}-{os.getpid()}"
+        self._topics = settings.topic_set
+        self._tasks: dict[StreamKey, SegmentTask] = {}
+        self._leaving: list[SegmentTask] = []
+        self._waiting: dict[StreamKey, _Waiting] = {}
+        self._next_report = self._next_offsets = self._rejoin_after = 0.0
+        self._draining = False
+        self._committed: set[tuple[str, int, int]] = set()
+        self._join = Join()
+        self._finish = FinishService(settings) if finish else None
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect and join the group."""
+        self._scratch = open_scratch(self._settings.scratch_dir)
+        self._store = Store.of(self._settings)
+        self._board = JobBoard(self._settings, "assembler")
+        self._events = Outbox(producer(self._settings.kafka, "assembler"))
+        self._connect()
+        if self._finish is not None:
+            self._finish.start()
+
+    def step(self, timeout: float) -> None:
+        """One turn: read records, feed the encoders, commit what is done."""
+        try:
+            self._read(min(timeout, BUSY_SECONDS) if self._tasks else timeout)
+            self._feed()
+            self._settle()
+            self._commit_offsets()
+        except BrokerError as error:
+            if self._clock() < self._rejoin_after:
+                raise
+            _log.warning("rejoining", reason=str(error))
+            self._rejoin()
+        self._report()
+        if self._finish is not None:
+            self._finish.check()
+
+    def drain(self, deadline: float) -> None:
+        """Finish the streams of which everything is here; the others are another's to do again."""
+        self._draining = True
+        while self._clock() < deadline and any(state.complete for state in self._join):
+            self.step(BUSY_SECONDS)
+        if self._finish is not None:
+            self._finish.drain(deadline)
+
+    def close(self) -> None:
+        """Stop the encoders, leave the group."""
+        if self._finish is not None:
+            self._finish.close()
+        self._drop_tasks(list(self._tasks))
+        self._consumer.close()
+        with suppress(BrokerError):
+            self._outbox.close()
+        for task in self._leaving:
+            task.join()
+        self._events.close()
+        self._board.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _connect(self) -> None:
+        identity = f"{self._settings.topic_prefix}assembler-{self._lane}-{self._instance}"
+        self._outbox = TransactionalOutbox(
+            transactional_producer(self._settings.kafka, "assembler", identity)
+        )
+        self._consumer = PairedConsumer(self._settings, self._lane, self._lose)
+
+    def _rejoin(self) -> None:
+        """Somebody else owns the work, or the broker failed: forget everything and begin anew.
+
+        `step` raises instead if this was tried a moment ago: two processes of one name would fence each
+        other for ever.
+        """
+        self._rejoin_after = self._clock() + REJOIN_SECONDS
+        self._drop_tasks(list(self._tasks))
+        self._consumer.close()
+        with suppress(BrokerError):
+            self._outbox.close()
+        self._join = Join()
+        self._connect()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _read(self, timeout: float) -> None:
+        for _ in range(TURN_RECORDS):
+            message = self._consumer.poll(timeout)
+            if self._consumer.gained:
+                self._skip_finished()
+            if message is None:
+                break
+            self._take(message)
+            timeout = 0
+        for key in self._join.discarded():
+            _log.info("stream_given_up", stream=key.stream, epoch=key.epoch)
+            self._drop_tasks([key])
+        self._hold_back()
+
+    def _skip_finished(self) -> None:
+        """After an assignment: what others finished before us is not done again."""
+        self._consumer.gained = False
+        for stream, record in read_table(self._settings, self._topics.checkpoints, "assembler").items():
+            if isinstance(record, Checkpoint):
+                self._close(StreamKey(stream, record.epoch))
+        _log.info("assigned", partitions=sorted(self._consumer.assigned))
+
+    def _take(self, message: KafkaMessage) -> None:
+        side = self._consumer.side(message)
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        if partition not in self._consumer.assigned:
+            return
+        try:
+            self._join.add(side, partition, offset, decode(value if isinstance(value, bytes) else b""))
+        except RecordError as error:
+            self._join.skip(side, partition, offset)
+            _log.error(
+                "bad_record", topic=message.topic(), partition=partition, offset=offset, reason=str(error)
+            )
+
+    def _hold_back(self) -> None:
+        """Keep the frames in memory below the bound."""
+        held, bound = self._join.held, self._settings.limits.assembler_bytes
+        _HELD.set(held)
+        if held > bound or self._draining:
+            self._consumer.pause_frames(True)
+        elif held < bound // 2:
+            self._consumer.pause_frames(False)
+
+    # -- encoding ----------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        for state in self._join:
+            try:
+                self._feed_stream(state)
+            except RecordError as error:
+                self._fail(state.key, state.job, error)
+
+    def _feed_stream(self, state: StreamState) -> None:
+        task = self._tasks.get(state.key)
+        if task is None:
+            if state.start is None or not state.ready:
+                return
+            task = self._tasks[state.key] = self._open(state)
+        while not task.full and (pair := state.take()) is not None:
+            task.offer(pair)
+        if state.complete and not state.closing and state.end is not None:
+            state.closing = task.offer(state.end)
+
+    def _open(self, state: StreamState) -> SegmentTask:
+        start = state.start
+        assert start is not None
+        board = self._board
+
+        def spec(stopped: Callable[[], bool]) -> JobSpec:
+            deadline = time.monotonic() + SPEC_SECONDS
+            while True:
+                if stopped():
+                    raise Cancelled
+                try:
+                    return board.spec(start.job, start.revision, 0.2)
+                except BrokerError:
+                    if time.monotonic() > deadline:
+                        raise
+
+        room = self._settings.limits.queue_batches
+        return SegmentTask(state.key, start, spec, self._store, self._scratch, room)
+
+    def _settle(self) -> None:
+        """Commit the segments that are done, and tell of those that failed."""
+        self._leaving = [task for task in self._leaving if task.alive]
+        for key, task in list(self._tasks.items()):
+            outcome = task.outcome
+            if outcome is None:
+                continue
+            if isinstance(outcome, Checkpoint):
+                self._progress(task)
+                self._finish_stream(key, outcome)
+            elif isinstance(outcome, BrokerError):
+                _log.warning("stream_skipped", stream=key.stream, reason=str(outcome))
+                self._close(key)
+            else:
+                self._fail(key, task.start.job, outcome)
+
+    def _finish_stream(self, key: StreamKey, checkpoint: Checkpoint) -> None:
+        """The one step that makes a segment real: checkpoint and offsets in one transaction."""
+        self._close(key)
+        offsets = self._consumer.offsets(self._join.committable())
+        with self._outbox.transaction(offsets, self._consumer.group()):
+            self._outbox.send(self._topics.checkpoints, encode(checkpoint), key=key.stream)
+        _SEGMENTS.inc()
+        _log.info("segment_done", stream=key.stream, epoch=key.epoch, frames=len(checkpoint.pts))
+
+    def _fail(self, key: StreamKey, job: str, error: FacestreamError) -> None:
+        self._close(key)
+        reason = f"{key.stream}: {error}"
+        _log.error("stream_failed", stream=key.stream, epoch=key.epoch, reason=str(error))
+        failed = Failed(
+            job=job, stream=key.stream, epoch=key.epoch, role=Role.ASSEMBLER, reason=reason,
+            exit_code=error.exit_code,
+        )  # fmt: skip
+        offsets = self._consumer.offsets(self._join.committable())
+        with self._outbox.transaction(offsets, self._consumer.group()):
+            self._outbox.send(self._topics.events, encode(failed), key=job)
+
+    def _commit_offsets(self) -> None:
+        """Move on past streams that ended without a checkpoint."""
+        if self._clock() < self._next_offsets:
+            return
+        self._next_offsets = self._clock() + OFFSETS_SECONDS
+        offsets = self._consumer.offsets(self._join.committable())
+        places = {(place.topic, place.partition, place.offset) for place in offsets}
+        if places and places != self._committed:
+            with self._outbox.transaction(offsets, self._consumer.group()):
+                pass
+            self._committed = places
+
+    # -- letting go --------------------------------------------------------------------------------
+
+    def _close(self, key: StreamKey) -> None:
+        self._join.close(key)
+        self._drop_tasks([key])
+
+    def _lose(self, partitions: set[int]) -> None:
+        self._drop_tasks(self._join.revoke(partitions))
+
+    def _drop_tasks(self, keys: list[StreamKey]) -> None:
+        for key in keys:
+            self._waiting.pop(key, None)
+            if (task := self._tasks.pop(key, None)) is not None:
+                task.cancel()
+                self._leaving.append(task)
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        now = self._clock()
+        if now < self._next_report:
+            return
+        self._next_report = now + REPORT_SECONDS
+        for task in self._tasks.values():
+            self._progress(task)
+        self._events.poll()
+        for state in self._join:
+            self._watch(state, now)
+
+    def _progress(self, task: SegmentTask) -> None:
+        done = task.tally.encoded
+        if done == task.reported:
+            return
+        _FRAMES.inc(done - task.reported)
+        self._tell(
+            Progress(
+                job=task.start.job, stream=task.key.stream, epoch=task.key.epoch, role=Role.ASSEMBLER,
+                frames=done - task.reported,
+            )
+        )  # fmt: skip
+        task.reported = done
+
+    def _tell(self, event: Record) -> None:
+        self._events.send(self._topics.events, encode(event), key=event.job)
+
+    def _watch(self, state: StreamState, now: float) -> None:
+        """Name a sequence number that is missing for too long."""
+        waiting = self._waiting.get(state.key)
+        if waiting is None or waiting.seq != state.next_seq:
+            self._waiting[state.key] = _Waiting(state.next_seq, now)
+        elif now - waiting.since > STUCK_SECONDS and not waiting.named:
+            waiting.named = True
+            _log.warning("stream_waits", stream=state.key.stream, missing=state.missing())
