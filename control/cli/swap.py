@@ -55,10 +55,14 @@ def command(
                 _give_up_left_over(here.settings)
             name = admission.store_face(Store.of(here.settings), face) if face else ""
             spec = make_job(settings, engine, job, name, options)
-            return _follow(here, spec, display)
+            return follow(here, spec, display)
 
 
-def _follow(here: local.Local, spec: JobSpec, display: Display) -> int:
+def follow(here: local.Local, spec: JobSpec, display: Display) -> int:
+    """Submit a job and show it to its end; a job that nobody waits for any more is cancelled.
+
+    Raises JobFailedError.
+    """
     watcher = Watcher(here.settings, spec.job)
     started = time.monotonic()
     try:

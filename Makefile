@@ -1,0 +1,55 @@
+# Every target sets up what it needs: a virtual environment with pinned packages, the models.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test check bench lock clean python
+
+help:  ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+demo: $(VENV)/.run models  ## Swap the face in a clip through real Kafka; leaves demo/out.mp4 and demo/out.png
+	$(PY) -m demo.run
+
+test: $(VENV)/.dev models  ## All tests, on the embedded broker and real media files
+	$(PY) -m pytest
+
+check: $(VENV)/.dev  ## Lint, types, layers
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/.dev models  ## Ratios and rates of docs/performance.md
+	$(PY) -m tests.bench
+
+lock: $(VENV)/.dev  ## Pin the newest allowed versions
+	$(PIP) uv
+	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate \
+	    --extra all pyproject.toml -o requirements/run.lock
+	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate \
+	    --extra dev -c requirements/run.lock pyproject.toml -o requirements/dev.lock
+
+clean:  ## Remove the environment and what the demo left
+	rm -rf $(VENV) demo/out.* demo/clip.mp4 demo/.data
+
+.PHONY: models
+models:
+	@$(VENV)/bin/facestream models pull >/dev/null
+
+$(VENV)/.run: requirements/run.lock pyproject.toml | python
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --require-hashes -r requirements/run.lock
+	$(PIP) --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock pyproject.toml | $(VENV)/.run
+	$(PIP) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "facestream needs Python 3.11 or later with venv. On Debian and Ubuntu:" >&2; \
+	  echo "    apt-get install -y python3 python3-venv make" >&2; exit 1; }
