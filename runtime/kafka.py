@@ -23,6 +23,14 @@ _log = structlog.get_logger("kafka")
 _LIBRDKAFKA = logging.getLogger("librdkafka")
 """librdkafka's own lines come out with ours instead of going to stderr."""
 
+
+def _telling(record: logging.LogRecord) -> bool:
+    """Not the line that each first producer of a fresh broker causes: it is retried and succeeds."""
+    return "Coordinator load in progress: retrying" not in record.getMessage()
+
+
+_LIBRDKAFKA.addFilter(_telling)
+
 Config = dict[str, Any]
 Client = TypeVar("Client")
 

@@ -160,4 +160,5 @@ class TransactionalOutbox(Outbox):
         """Abort; where even that fails the producer is fenced and the caller's error says why."""
         with suppress(BrokerError), translated("aborting a transaction"):
             self._producer.abort_transaction(self._timeout)
+            self._producer.poll(0)  # the reports of what was purged
         self._failures.clear()

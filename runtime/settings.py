@@ -88,7 +88,8 @@ class TopicSettings(Section):
 
     frame_partitions: Count = 8
     order_partitions: Count = 8
-    replication: Count = 1
+    replication: Annotated[int, Field(ge=-1, le=100)] = -1
+    """Copies of each partition; -1: the broker's own default."""
     retention_hours: Count = 24
     retention_bytes: Bytes = 64 * GIB
     """Of the frames of one lane."""
@@ -196,6 +197,11 @@ class Settings(BaseSettings):
     @property
     def scratch_dir(self) -> Path:
         return self.scratch or self.data / "scratch"
+
+    @property
+    def broker_dir(self) -> Path:
+        """Where the embedded broker keeps its data."""
+        return self.data / "broker"
 
     @property
     def topic_set(self) -> TopicSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -24,16 +25,21 @@ def category_error(module: ModuleType) -> str | None:
     return f"{module.__file__}: set pytestmark to exactly one of {', '.join(sorted(CATEGORIES))}"
 
 
+def has_gpu() -> bool:
+    """Whether the driver's tool lists a GPU."""
+    tool = shutil.which("nvidia-smi")
+    return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     modules = {item.module for item in items if isinstance(item, pytest.Function)}
     errors = sorted(filter(None, map(category_error, modules)))
     if errors:
         raise pytest.UsageError("\n".join(errors))
-    if shutil.which("nvidia-smi") is None:
-        no_gpu = pytest.mark.skip(reason="no NVIDIA GPU: nvidia-smi is not installed")
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(no_gpu)
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not has_gpu():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="nvidia-smi finds no NVIDIA GPU"))
 
 
 @pytest.fixture(scope="session")

@@ -42,11 +42,11 @@ def smooth(fmt: VideoFormat) -> av.VideoFrame:
 
 
 def base(fmt: VideoFormat) -> BatchBase:
-    return BatchBase("j", "j/3", 2, 1, fmt, (1, 25), 17, 100)
+    return BatchBase("j", "j/3", 2, 1, fmt, (1, 25), 17)
 
 
 def records(packer: Packer, frames: list[av.VideoFrame]) -> list[ByteArray]:
-    done = [packer.add(frame, 10 * i, 10, int(i == 0)) for i, frame in enumerate(frames)]
+    done = [packer.add(frame, 100 + i, 10 * i, 10, int(i == 0)) for i, frame in enumerate(frames)]
     return [record for record in [*done, packer.flush()] if record is not None]
 
 
@@ -116,6 +116,14 @@ def test_batches_hold_what_fits_the_budget_and_number_their_frames() -> None:
         for got, sent in zip((p for _, planes in batches for p in planes), frames, strict=True)
     )
     assert packer.count == 8
+
+
+def test_a_gap_between_frames_ends_a_batch() -> None:
+    fmt = video("gray", 8, 8)
+    packer = Packer(base(fmt), PayloadEncoder(fmt, PayloadCodec.RAW))
+    done = [packer.add(noise(fmt, i), ordinal, i, 1) for i, ordinal in enumerate([5, 6, 9])]
+    batches = [read(record)[0] for record in [*done, packer.flush()] if record is not None]
+    assert [(b.seq, b.ordinal, len(b)) for b in batches] == [(0, 5, 2), (2, 9, 1)]
 
 
 def test_a_frame_over_the_budget_travels_alone() -> None:
