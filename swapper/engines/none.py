@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,14 @@ class NoneEngine(Engine):
         """An empty face: the pictures are not looked at."""
         return SourceFace(self.name)
 
-    def open(self, face: SourceFace, options: Mapping[str, Any]) -> None:
-        if options:
-            raise UsageError(f"engine none has no option {', '.join(sorted(options))}")
+    def open(self, face: SourceFace, options: Mapping[str, Any]) -> float:
+        """Option `delay_ms`: each call takes a random time up to it, to shake the order of results."""
+        if unknown := set(options) - {"delay_ms"}:
+            raise UsageError(f"engine none has no option {', '.join(sorted(unknown))}")
+        return float(options.get("delay_ms", 0))
 
     def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        for one in work:
+            if one.state:
+                time.sleep(random.uniform(0, one.state) / 1e3)  # noqa: S311 (no secret)
         return [[FrameSwap(frame.info.seq) for frame in one.frames] for one in work]
