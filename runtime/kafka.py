@@ -1,8 +1,8 @@
 """Kafka clients with settings fit for records of megabytes.
 
-Values and their reasons are librdkafka's documented settings and measurements on Kafka 4.3.1 (see
-docs/operations). `KafkaSettings.client` wins over everything here, so any librdkafka setting can be
-changed without a change of code.
+Names are those of librdkafka's CONFIGURATION.md; values come from it and from measurements on Kafka
+4.3.1 with confluent-kafka 2.16. `KafkaSettings.client` wins over everything here, so any librdkafka
+setting can be changed without a change of code.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _MOVED = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
     KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
 }
 """Errors that say: somebody else owns the work now."""
 

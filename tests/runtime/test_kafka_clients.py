@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -89,6 +89,36 @@ def test_transaction_commits_records_and_offsets_together(kafka: Settings, topic
 
 def committed(client: Consumer, topic: str) -> int:
     return client.committed([TopicPartition(topic, 0)], timeout=10)[0].offset
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_member_that_lost_its_partitions_cannot_commit_nor_publish(
+    kafka: Settings, topic: str, protocol: Literal["consumer", "classic"]
+) -> None:
+    group = kafka.topic_prefix + "g"
+    with Outbox(producer(kafka.kafka, "test")) as outbox:
+        outbox.send(topic, b"in", partition=0)
+    first = consumer(kafka.kafka, group, "test", protocol=protocol)
+    first.subscribe([topic])
+    take(first, 1)
+    stale = first.consumer_group_metadata()
+    first.close()
+    second = consumer(kafka.kafka, group, "test", protocol=protocol)
+    second.subscribe([topic])
+    take(second, 1)
+
+    outbox = TransactionalOutbox(transactional_producer(kafka.kafka, "test", group))
+    position = [TopicPartition(topic, 0, 1)]
+    with pytest.raises(AssignmentError), outbox.transaction(position, stale):
+        outbox.send(topic, b"checkpoint", partition=1)
+    assert read_all(kafka, topic, 1) == []
+    assert committed(second, topic) < 0
+
+    with outbox.transaction(position, second.consumer_group_metadata()):
+        outbox.send(topic, b"of the second", partition=1)
+    assert read_all(kafka, topic, 1) == [b"of the second"]
+    outbox.close()
+    second.close()
 
 
 def test_second_producer_with_the_same_transactional_id_fences_the_first(kafka: Settings, topic: str) -> None:
