@@ -27,7 +27,7 @@ _LAST = F(1.001)
 _MIN_ALPHA = F(0.004)
 """Below one 8-bit step."""
 
-_jit = numba.njit(nogil=True, cache=True)
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_jit

@@ -16,13 +16,12 @@ from swapper.engines.mesh import kernels
 from swapper.engines.mesh.colour import SIDE, Light
 from swapper.engines.mesh.landmarks import Landmarks
 from swapper.engines.mesh.stages import Stages
-from swapper.engines.mesh.texture import YuvTexture
+from swapper.engines.mesh.texture import Level, YuvTexture
 from swapper.engines.mesh.topology import (
     INNER_LIPS,
     LEFT_EYE,
     LOWER_LIP_INNER,
     RIGHT_EYE,
-    TRIANGLES,
     UPPER_LIP_INNER,
     UV,
 )
@@ -59,11 +58,13 @@ class Rectangle:
     height: int
 
     @classmethod
-    def around(cls, marks: Landmarks, pixels: PixelFormat, width: int, height: int) -> Rectangle:
-        """The part of the frame that a face covers; sides may be 0 or less outside of it."""
+    def around(
+        cls, points: npt.NDArray[np.float32], pixels: PixelFormat, width: int, height: int
+    ) -> Rectangle:
+        """The part of the frame that points (n, 2) span; sides may be 0 or less outside of it."""
         step = np.array([1 << pixels.chroma_x, 1 << pixels.chroma_y])
-        low = np.floor((marks[:, :2].min(0) - 1) / step).astype(int) * step
-        high = np.ceil((marks[:, :2].max(0) + 2) / step).astype(int) * step
+        low = np.floor((points.min(0) - 1) / step).astype(int) * step
+        high = np.ceil((points.max(0) + 2) / step).astype(int) * step
         x, y = (int(n) for n in np.maximum(low, 0))
         right, bottom = (int(n) for n in np.minimum(high, [width, height]))
         return cls(x, y, right - x, bottom - y)
@@ -103,7 +104,7 @@ class Painter:
         Without `draw` only `light` learns. None if too little of the face is in the frame.
         """
         height, width = planes[0].shape
-        place = Rectangle.around(marks, pixels, width, height)
+        place = Rectangle.around(texture.outline.on(marks[:, :2]), pixels, width, height)
         if min(place.width, place.height) < _MIN_SIDE:
             return None
         points = marks[:, :2] - np.array([place.x, place.y], np.float32)
@@ -117,10 +118,11 @@ class Painter:
             return None
         with self._stages("raster"):
             raster = self._raster(place)
-            kernels.rasterise(points, depth, UV, TRIANGLES, raster)
+            kernels.rasterise(points, depth, UV, texture.triangles, raster)
         with self._stages("render"):
             patch = _copy(parts, place, pixels, earlier)
-            _blend(patch, raster, texture, gain, cover, meaning, pixels)
+            level = texture.level(float(np.ptp(points, axis=0).max()))
+            _blend(patch, raster, level, gain, cover, meaning, pixels)
         return patch
 
     def _raster(self, place: Rectangle) -> kernels.Raster:
@@ -143,7 +145,7 @@ class Painter:
     ) -> npt.NDArray[np.float32]:
         scale = np.array([SIDE / place.width, SIDE / place.height], np.float32)
         small = points * scale
-        kernels.rasterise(small, depth, UV, TRIANGLES, self._small)
+        kernels.rasterise(small, depth, UV, texture.triangles, self._small)
         kernels.look_up(self._small, texture.small, self._seen)
         weight = self._seen[..., 3]
         if cover is not None:
@@ -200,13 +202,12 @@ def _copy(
 def _blend(
     patch: PatchPixels,
     raster: kernels.Raster,
-    texture: YuvTexture,
+    level: Level,
     gain: npt.NDArray[np.float32],
     cover: Cover | None,
     meaning: Samples,
     pixels: PixelFormat,
 ) -> None:
-    level = texture.level(max(patch.width, patch.height))
     cover = _ALL_COVERED if cover is None else cover
     black, scale = np.float32(meaning.black), np.float32(meaning.luma / 255)
     kernels.blend_luma(patch.planes[0], raster, level.luma, gain, cover, black, scale)

@@ -37,6 +37,9 @@ Weight = npt.NDArray[np.float32]
 
 SIDE = 512
 _SMALLEST = 64
+_SHOWS = 4
+"""Alpha, of 255, from which a texel makes a visible difference."""
+_OUTLINE_STEP = 6
 _POINTS = np.ascontiguousarray(UV * np.float32(SIDE - 1))
 _OVAL_SHRINK = 0.88
 _ABOVE_BROWS = 0.075
@@ -76,11 +79,51 @@ class YuvTexture:
             packed = shrunk
         self.small = np.ascontiguousarray((smallest - _GREY) * np.float32(1 / 255))
         """(64, 64, 4) float32: y, cb, cr, alpha; y and alpha 0..1, cb, cr -.5..+.5."""
+        self.triangles = _visible(alpha)
+        """(n, 3): those of the mesh that are not transparent all over."""
+        self.outline = Outline(alpha)
 
-    def level(self, face: int) -> Level:
+    def level(self, face: float) -> Level:
         """The size for a face of so many luma samples."""
         large_enough = [level for side, level in self._levels if side >= 0.8 * face]
         return large_enough[-1] if large_enough else self._levels[0][1]
+
+
+def _visible(alpha: Mask) -> npt.NDArray[np.int32]:
+    """Triangles with a texel that shows in the box around them."""
+    corners = _POINTS[TRIANGLES]
+    low, high = corners.min(1).astype(int), corners.max(1).astype(int) + 2
+    boxes = zip(low, high, strict=True)
+    shown = [(alpha[y:bottom, x:right] >= _SHOWS).any() for (x, y), (right, bottom) in boxes]
+    return np.ascontiguousarray(TRIANGLES[shown])
+
+
+class Outline:
+    """The edge of what shows of a texture, to be found again on landmarks."""
+
+    def __init__(self, alpha: Mask) -> None:
+        shown = (alpha >= _SHOWS).astype(np.uint8)
+        contours, _ = cv2.findContours(shown, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+        points = np.concatenate([contour[:, 0] for contour in contours])[::_OUTLINE_STEP]
+        origin, b, c = (_POINTS[TRIANGLES[:, corner]] for corner in range(3))
+        b, c = b - origin, c - origin
+        off = points[:, None] - origin
+        area = _cross(b, c)
+        weights = np.stack([_cross(off, c) / area, _cross(b, off) / area], -1)
+        weights = np.insert(weights, 0, 1 - weights.sum(-1), axis=-1)
+        best = weights.min(-1).argmax(1)
+        self._triangles = TRIANGLES[best]
+        self._weights = weights[np.arange(len(best)), best].astype(np.float32)[..., None]
+
+    def on(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Its places (n, 2) for vertices at `points` (468, 2)."""
+        outline: npt.NDArray[np.float32] = (points[self._triangles] * self._weights).sum(1)
+        return outline
+
+
+def _cross(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    product: npt.NDArray[Any] = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+    return product
 
 
 _GREY = np.array([0, 128, 128, 0], np.float32)
