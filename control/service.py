@@ -163,7 +163,7 @@ class ControlService:
         """Encoded segments of jobs that ended are of no use to anybody."""
         for job in self._ended:
             try:
-                for name in self._store.list(f"segments/{job}/"):
+                for name in self._store.list(f"segments/{job}"):
                     self._store.delete(name)
             except FacestreamError as error:
                 _log.warning("cleaning_failed", job=job, reason=str(error))
