@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -17,14 +18,20 @@ from types import TracebackType
 from typing import Self
 
 import av
+from av.codec.hwaccel import HWAccel
+from av.container import InputContainer
+from av.video.stream import VideoStream
 
 from ingest.probe import open_input, video_stream
 from ingest.scan import decoded_frames
 from ingest.travel import Traveller
+from schemas.errors import InputError
 from schemas.plan import Plan
 
 STEPS_BACK = (0, 1, 2, 4, 8, 16)
 """Seconds before the frame wanted at which decoding starts, one after the other; then the beginning."""
+
+_Opened = tuple[ExitStack, InputContainer, VideoStream]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +46,24 @@ class DecodedFrame:
 class InputDecoder:
     """An open input and its decoder, used for one order after the other of the same job."""
 
-    def __init__(self, path: str, plan: Plan) -> None:
+    def __init__(self, path: str, plan: Plan, *, nvdec: bool = False) -> None:
+        """With `nvdec` on the GPU, if that can be had (`has_gpu` tells). Raises InputError."""
         self.path, self.plan = path, plan
-        self._opened = open_input(path)
-        self._container = self._opened.__enter__()
-        self._stream = video_stream(self._container)
-        self._stream.thread_type = "AUTO"
-        for other in self._container.streams:
-            if other.index != self._stream.index:
-                other.discard = av.stream.Discard.all
+        self._hwaccel, opened = _open_nvdec(path) if nvdec else (None, _open(path, None))
+        self._opened, self._container, self._stream = opened
         self._keys = sorted(plan.keys)
+        self._second_key = self._keys[1] if len(self._keys) > 1 else len(plan.pts)
+        self._fresh = True
+        self.steps_back = 0
+        """How often decoding had to start again further back."""
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether the GPU could be opened. FFmpeg decides at the first frame whether it takes the codec."""
+        return self._hwaccel is not None
 
     def close(self) -> None:
-        self._opened.__exit__(None, None, None)
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -62,46 +74,42 @@ class InputDecoder:
         self.close()
 
     def frames(self, first: int, last: int, warnings: Counter[str]) -> Iterator[DecodedFrame]:
-        """Frames [first, last) of the plan in order. What differs from the plan is counted in `warnings`.
+        """Frames [first, last) of the plan in order; those that cannot be had are passed over.
 
-        Raises InputError where the input cannot be opened again.
+        What else differs from the plan is counted in `warnings`. Raises InputError where the input cannot be
+        opened again.
         """
-        traveller = Traveller(self.plan.format)
+        traveller = Traveller(self.plan.format, warnings)
         run = self._by_pts if self.plan.seekable else self._by_count
-        try:
-            for ordinal, frame in run(first, last, warnings):
-                yield DecodedFrame(ordinal, traveller.normalise(frame), frame.is_corrupt)
-        finally:
-            warnings.update(traveller.warnings)
+        for ordinal, frame in run(first, last, warnings):
+            yield DecodedFrame(ordinal, traveller.normalise(frame), frame.is_corrupt)
 
     def _by_count(self, first: int, last: int, warnings: Counter[str]) -> Iterator[tuple[int, av.VideoFrame]]:
         """Everything from the beginning: the plan was made by decoding, so numbers agree."""
         self._restart()
-        count = first
-        for ordinal, frame in enumerate(islice(self._decoded(warnings), last)):
-            if ordinal >= first:
-                yield ordinal, frame
-                count = ordinal + 1
-        _count(warnings, "frames_missing", last - count)
+        with closing(self._decoded(warnings)) as decoded:
+            for ordinal, frame in enumerate(islice(decoded, last)):
+                if ordinal >= first:
+                    yield ordinal, frame
 
     def _by_pts(self, first: int, last: int, warnings: Counter[str]) -> Iterator[tuple[int, av.VideoFrame]]:
         wanted = first
-        for back in (*STEPS_BACK, None):
+        steps = STEPS_BACK if wanted >= self._second_key else ()
+        for back in (*steps, None):
             if back is None:
                 self._restart()
             elif not self._seek(wanted, back):
                 continue
-            errors: Counter[str] = Counter()
             attempt = _Attempt(self.plan.pts, wanted, last, patient=back is not None)
-            for ordinal, frame in attempt.match(self._decoded(errors), errors):
-                yield ordinal, frame
+            with closing(self._decoded(attempt.errors)) as decoded:
+                yield from attempt.match(decoded)
             wanted = attempt.wanted
-            if attempt.settled:
-                warnings.update(errors)
+            if attempt.settled():
                 break
-            warnings["steps_back"] += 1
-        _count(warnings, "frames_missing", attempt.missing)
-        _count(warnings, "frames_unplanned", attempt.unplanned)
+            self.steps_back += 1
+        warnings.update(attempt.errors)
+        if attempt.unplanned:
+            warnings["frames_unplanned"] += attempt.unplanned
 
     def _seek(self, ordinal: int, back: int) -> bool:
         """Go to the key frame at or before a frame, or `back` seconds before that; whether it worked."""
@@ -117,12 +125,37 @@ class InputDecoder:
 
     def _restart(self) -> None:
         """From the very beginning: opened anew, since not every input can be rewound."""
-        self.close()
-        fresh = InputDecoder(self.path, self.plan)
-        self._opened, self._container, self._stream = fresh._opened, fresh._container, fresh._stream
+        if not self._fresh:
+            self.close()
+            self._opened, self._container, self._stream = _open(self.path, self._hwaccel)
 
-    def _decoded(self, errors: Counter[str]) -> Iterator[av.VideoFrame]:
+    def _decoded(self, errors: Counter[str]) -> Generator[av.VideoFrame]:
+        self._fresh = False
         return decoded_frames(self._container, self._stream, errors)
+
+
+def _open_nvdec(path: str) -> tuple[HWAccel | None, _Opened]:
+    """On NVDEC by way of FFmpeg's `cuda` device; on the CPU where there is none.
+
+    The GPU's part has never run yet: the machines this was written on had none.
+    """
+    hwaccel = HWAccel("cuda", allow_software_fallback=True)
+    try:
+        return hwaccel, _open(path, hwaccel)
+    except InputError:
+        return None, _open(path, None)
+
+
+def _open(path: str, hwaccel: HWAccel | None) -> _Opened:
+    stack = ExitStack()
+    with stack:
+        container = stack.enter_context(open_input(path, hwaccel))
+        stream = video_stream(container)
+        stream.thread_type = "AUTO"
+        for other in container.streams:
+            if other.index != stream.index:
+                other.discard = av.stream.Discard.all
+        return stack.pop_all(), container, stream
 
 
 class _Attempt:
@@ -135,50 +168,43 @@ class _Attempt:
     def __init__(self, pts: list[int], wanted: int, last: int, *, patient: bool) -> None:
         self._pts, self._last, self._patient = pts, last, patient
         self.wanted = wanted
-        self.missing = 0
         self.unplanned = 0
+        self.errors: Counter[str] = Counter()
+        """Counted by the decoder while this attempt runs."""
         self._agreed = False
+        self._errors_before = 0
 
-    @property
     def settled(self) -> bool:
         """Whether nothing is left to look for."""
         return self.wanted >= self._last
 
-    def match(
-        self, frames: Iterator[av.VideoFrame], errors: Counter[str]
-    ) -> Iterator[tuple[int, av.VideoFrame]]:
-        before = 0
+    def match(self, frames: Iterator[av.VideoFrame]) -> Iterator[tuple[int, av.VideoFrame]]:
+        """(ordinal, frame) of the frames wanted, as long as they come without a gap."""
         for frame in frames:
             if frame.pts is None or frame.pts < self._pts[self.wanted]:
                 self.unplanned += self._agreed
                 continue
             ordinal = bisect_right(self._pts, frame.pts) - 1
-            if not self._reach(min(ordinal, self._last), damaged=errors.total() > before):
-                return
-            if self.settled:
+            if not self._pass_over(min(ordinal, self._last)) or self.settled():
                 return
             if self._pts[ordinal] != frame.pts:
                 self.unplanned += 1
                 continue
+            if self._patient and frame.is_corrupt and not self._agreed:
+                return
             if not self._agreed:
-                before = errors.total()
+                self._errors_before = self.errors.total()
             self._agreed = True
             self.wanted = ordinal + 1
             yield ordinal, frame
-            if self.settled:
+            if self.settled():
                 return
-        self._reach(self._last, damaged=errors.total() > before)
+        self._pass_over(self._last)
 
-    def _reach(self, ordinal: int, *, damaged: bool) -> bool:
-        """Pass over the frames wanted before `ordinal`, if that is allowed."""
-        if ordinal > self.wanted:
-            if self._patient and not (self._agreed and damaged):
-                return False
-            self.missing += ordinal - self.wanted
-            self.wanted = ordinal
+    def _pass_over(self, ordinal: int) -> bool:
+        """Give up the frames wanted before `ordinal`; whether that was allowed."""
+        damaged = self._agreed and self.errors.total() > self._errors_before
+        if ordinal > self.wanted and self._patient and not damaged:
+            return False
+        self.wanted = max(self.wanted, ordinal)
         return True
-
-
-def _count(warnings: Counter[str], name: str, amount: int) -> None:
-    if amount > 0:
-        warnings[name] += amount

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Literal, cast
 
 import av
+from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
@@ -71,11 +72,13 @@ class Probe:
 
 
 @contextmanager
-def open_input(path: str) -> Iterator[InputContainer]:
+def open_input(path: str, hwaccel: HWAccel | None = None) -> Iterator[InputContainer]:
     """Open an input for reading. Raises InputError, in one line, for whatever is no video."""
     _check_local(path)
     try:
-        container = av.open(path, metadata_errors="replace", timeout=(OPEN_SECONDS, READ_SECONDS))
+        container = av.open(
+            path, "r", metadata_errors="replace", timeout=(OPEN_SECONDS, READ_SECONDS), hwaccel=hwaccel
+        )
     except (av.error.FFmpegError, ValueError, OSError) as error:
         raise InputError(f"input {path}: {reason(error)}") from error
     with container:

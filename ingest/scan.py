@@ -7,8 +7,9 @@ once, and the input then counts as not seekable.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -61,16 +62,19 @@ class _Packet:
     discard: bool
 
 
-def scan(path: str, sides: BinaryIO) -> Scan:
-    """Read an input once, writing its other tracks to `sides`. Raises InputError."""
+def scan(path: str, sides: BinaryIO, alive: Callable[[], None] = lambda: None) -> Scan:
+    """Read an input once, writing its other tracks to `sides`. Raises InputError.
+
+    `alive` is called once a packet or frame; what it raises ends the scan.
+    """
     head = probe(path)
     warnings = Counter(head.warnings)
     with open_input(path) as container:
         stream = video_stream(container)
-        packets, summary = _read(container, stream, sides, warnings)
+        packets, summary = _read(container, stream, sides, warnings, alive)
         metadata = dict(container.metadata)
         chapters = _chapters(container)
-    timeline, seekable = _timeline(path, head, packets, warnings)
+    timeline, seekable = _timeline(path, head, packets, warnings, alive)
     if not timeline.pts:
         raise InputError(f"input {path}: has no frame")
     warnings.update(summary.warnings)
@@ -92,12 +96,17 @@ def packets_of(container: InputContainer, *streams: Stream) -> Iterator[av.Packe
 
 
 def _read(
-    container: InputContainer, stream: VideoStream, sides: BinaryIO, warnings: Counter[str]
+    container: InputContainer,
+    stream: VideoStream,
+    sides: BinaryIO,
+    warnings: Counter[str],
+    alive: Callable[[], None],
 ) -> tuple[list[_Packet], SidesSummary]:
     others = [other for other in container.streams if other.index != stream.index]
     writer = SidesWriter(sides, others)
     packets: list[_Packet] = []
     for packet in packets_of(container):
+        alive()
         if packet is None:
             warnings["read_errors"] += 1
         elif packet.size == 0:
@@ -122,11 +131,11 @@ def _chapters(container: InputContainer) -> list[tuple[int, int, int, int, str]]
 
 
 def _timeline(
-    path: str, head: Probe, packets: list[_Packet], warnings: Counter[str]
+    path: str, head: Probe, packets: list[_Packet], warnings: Counter[str], alive: Callable[[], None]
 ) -> tuple[Timeline, bool]:
     undecodable = _undecodable(head, packets)
     if undecodable is None or not _told_by_packets(packets):
-        return _decoded_timeline(path, head, packets, warnings), False
+        return _decoded_timeline(path, head, packets, warnings, alive), False
     warnings["leading_frames_undecodable"] += len(undecodable)
     shown = {
         packet.pts: packet
@@ -171,11 +180,14 @@ def _nominal(head: Probe) -> int:
     return round(Fraction(denominator, numerator) / head.time_base) if numerator else 1
 
 
-def _decoded_timeline(path: str, head: Probe, packets: list[_Packet], warnings: Counter[str]) -> Timeline:
+def _decoded_timeline(
+    path: str, head: Probe, packets: list[_Packet], warnings: Counter[str], alive: Callable[[], None]
+) -> Timeline:
     """Decode everything once.
 
-    Where frames come without pts (AVI), the n-th frame shown gets the n-th dts. pts that are missing or do
-    not rise even so are made up, and counted.
+    Frames come out in the order they are shown; where their pts say otherwise (AVI knows no pts), the n-th
+    frame gets the n-th of them, or of the dts where pts are missing. What does not rise even so is made up.
+    Both are counted.
     """
     warnings["timeline_by_decoding"] += 1
     ticks: list[int | None] = []
@@ -185,6 +197,7 @@ def _decoded_timeline(path: str, head: Probe, packets: list[_Packet], warnings: 
         stream = video_stream(container)
         stream.thread_type = "AUTO"
         for frame in decoded_frames(container, stream, warnings):
+            alive()
             if frame.key_frame:
                 keys.append(len(ticks))
             ticks.append(frame.pts)
@@ -192,8 +205,11 @@ def _decoded_timeline(path: str, head: Probe, packets: list[_Packet], warnings: 
     dts = [packet.dts for packet in packets]
     if None in ticks and len(dts) == len(ticks):
         ticks = dts
+    ordered = sorted(ticks, key=lambda tick: -math.inf if tick is None else tick)
+    if ordered != ticks:
+        warnings["timestamps_sorted"] += sum(a != b for a, b in zip(ordered, ticks, strict=True))
     step = max(_nominal(head), 1)
-    pts = _rising(ticks, step, warnings)
+    pts = _rising(ordered, step, warnings)
     return Timeline(pts, durations(pts, last, step), keys)
 
 
@@ -209,7 +225,7 @@ def _rising(ticks: list[int | None], step: int, warnings: Counter[str]) -> list[
 
 def decoded_frames(
     container: InputContainer, stream: VideoStream, errors: Counter[str]
-) -> Iterator[av.VideoFrame]:
+) -> Generator[av.VideoFrame]:
     """Decode on from where the container stands; damaged packets are counted and passed over."""
     for packet in packets_of(container, stream):
         if packet is None:

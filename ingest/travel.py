@@ -64,9 +64,9 @@ def is_full_range(name: str) -> bool:
 class Traveller:
     """Turns decoded frames into frames of one format; counts what that changed in `warnings`."""
 
-    def __init__(self, video: VideoFormat) -> None:
+    def __init__(self, video: VideoFormat, warnings: Counter[str]) -> None:
         self._video = video
-        self.warnings: Counter[str] = Counter()
+        self._warnings = warnings
         self._same_layout: dict[str, bool] = {}
 
     def normalise(self, frame: av.VideoFrame) -> av.VideoFrame:
@@ -76,11 +76,11 @@ class Traveller:
             twin = name.replace("yuvj", "yuv", 1).replace("yuva", "yuv", 1)
             self._same_layout[name] = twin == video.pixel_format
         if (frame.width, frame.height) != (video.width, video.height):
-            self.warnings["frames_scaled"] += 1
+            self._warnings["frames_scaled"] += 1
         elif self._same_layout[name]:
             return frame
         elif travel_format(name) != video.pixel_format:
-            self.warnings["frames_converted"] += 1
+            self._warnings["frames_converted"] += 1
         return _converted(frame, video)
 
 

@@ -285,8 +285,6 @@ class BatchBase:
     format: VideoFormat
     time_base: Rational
     start_offset: int
-    ordinal: int
-    """Number in the whole input of the stream's first frame, context included."""
 
 
 @dataclass(slots=True)
@@ -296,6 +294,8 @@ class _Pending:
     pts: list[int] = field(default_factory=list)
     duration: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
+    ordinal: int = 0
+    """Of the first frame."""
     bytes: int = 0
 
 
@@ -326,17 +326,23 @@ class Packer:
         """Frames given so far."""
         return self._seq + len(self._pending.pts)
 
-    def add(self, frame: av.VideoFrame, pts: int, duration: int, flags: int = 0) -> ByteArray | None:
-        """Take the next frame; returns the finished record of those before it if it had no room left.
+    def add(
+        self, frame: av.VideoFrame, ordinal: int, pts: int, duration: int, flags: int = 0
+    ) -> ByteArray | None:
+        """Take the next frame; returns the finished record of those before it, if it had no room left or
+        does not follow them directly (`ordinal` is the frame's number in the whole input).
 
         The frame must not be written to afterwards.
         """
         raw = self._encoder.codec is PayloadCodec.RAW
         part = b"" if raw else self._encoder.encode(frame)
         size = self._base.format.frame_bytes if raw else len(part)
-        full = self._pending.bytes + size > self._budget
-        finished = self.flush() if full else None
         pending = self._pending
+        follows = ordinal == pending.ordinal + len(pending.pts)
+        finished = None if follows and pending.bytes + size <= self._budget else self.flush()
+        pending = self._pending
+        if not pending.pts:
+            pending.ordinal = ordinal
         if raw:
             pending.frames.append(frame)
         else:
@@ -372,7 +378,7 @@ class Packer:
             revision=base.revision,
             start_offset=base.start_offset,
             seq=self._seq,
-            ordinal=base.ordinal + self._seq,
+            ordinal=pending.ordinal,
             format=base.format,
             time_base=base.time_base,
             pts=pending.pts,

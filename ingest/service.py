@@ -1,0 +1,247 @@
+"""The ingest service: takes orders from Kafka one by one and carries them out.
+
+An order is committed when the brokers have all its records; one that was under way when its worker
+died runs again, under the same epoch, and readers drop what they have seen. A worker thread does the
+work, while the thread that owns the consumer keeps its membership by polling paused partitions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import cast
+
+import structlog
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from ingest.worker import Worker
+from runtime.cluster import configure_group, ensure_topics
+from runtime.kafka import consumer, producer, translated
+from runtime.outbox import Outbox
+from runtime.settings import Settings
+from runtime.store import Store
+from schemas.errors import BrokerError, FacestreamError, RecordError
+from schemas.events import Failed, Role
+from schemas.job import stream_id
+from schemas.orders import DecodeOrder, PlanOrder
+from schemas.record import Record, decode, encode
+
+_log = structlog.get_logger("ingest")
+_TRIES = 3
+"""Of an order that failed for a reason that may pass, such as an object store that does not answer."""
+
+
+class _Abandoned(BaseException):
+    """The order under way belongs to somebody else now, or there is no time left for it."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """An order under way."""
+
+    at: TopicPartition
+    """Where it lies in the topic."""
+    cancel: threading.Event = field(default_factory=threading.Event)
+    future: Future[None] | None = None
+
+    def alive(self) -> None:
+        """Called by the worker between pieces of work."""
+        if self.cancel.is_set():
+            raise _Abandoned
+
+
+class IngestService:
+    """One ingest worker. Driven by `runtime.service.run`.
+
+    `wanted` tells whether an order is still to be carried out; those of ended jobs can be passed over.
+    """
+
+    name = "ingest"
+
+    def __init__(self, settings: Settings, wanted: Callable[[Record], bool] = lambda order: True) -> None:
+        self._settings = settings
+        self._wanted = wanted
+        self._events = settings.topic_set.events
+        self._orders = settings.topic_set.orders_ingest
+        self._work: _Work | None = None
+        self._consumer: Consumer | None = None
+        self._outbox: Outbox | None = None
+        self._worker: Worker | None = None
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="ingest")
+
+    def start(self) -> None:
+        """Create topics that are missing and join the group."""
+        ensure_topics(self._settings)
+        group = f"{self._settings.topic_prefix}ingest"
+        configure_group(self._settings, group)
+        self._outbox = Outbox(producer(self._settings.kafka, "ingest"))
+        self._worker = Worker(self._settings, Store.of(self._settings), self._outbox)
+        self._consumer = consumer(self._settings.kafka, group, "ingest")
+        with translated("joining the ingest group"):
+            self._consumer.subscribe([self._orders], on_revoke=self._on_revoke, on_lost=self._on_revoke)
+
+    @property
+    def busy(self) -> bool:
+        """Whether an order is under way."""
+        return self._work is not None
+
+    def step(self, timeout: float) -> None:
+        """Take an order, or look after the one under way, for at most about `timeout` seconds.
+
+        Raises BrokerError; then the order under way is not committed and runs again elsewhere.
+        """
+        if self._work is None:
+            message = self._poll(timeout)
+            if message is not None:
+                self._begin(message)
+            return
+        self._await(self._work, timeout)
+        if self._work is not None:
+            self._keep_membership()
+
+    def drain(self, deadline: float) -> None:
+        """Finish the order under way if there is time; else it runs again elsewhere."""
+        while self._work is not None and time.monotonic() < deadline:
+            self._await(self._work, min(0.5, max(deadline - time.monotonic(), 0)))
+            self._keep_membership()
+
+    def close(self) -> None:
+        if self._work is not None:
+            self._work.cancel.set()
+        self._executor.shutdown(wait=True)
+        if self._worker is not None:
+            self._worker.close()
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._outbox is not None:
+            self._outbox.close()
+
+    # The consumer's thread
+
+    @property
+    def _group(self) -> Consumer:
+        assert self._consumer is not None, "start() comes first"
+        return self._consumer
+
+    def _keep_membership(self) -> None:
+        """Poll with all partitions paused. What comes even so, of a partition assigned just now, is read
+        again later."""
+        with translated("pausing orders"):
+            self._group.pause(self._group.assignment())
+        message = self._poll(0)
+        if message is not None:
+            with translated("returning an order"):
+                self._group.seek(_place(message))
+
+    def _poll(self, timeout: float) -> KafkaMessage | None:
+        message = self._group.poll(timeout)
+        if message is not None and (error := message.error()) is not None:
+            _log.warning("orders_unreadable", reason=error.str())
+            return None
+        return message
+
+    def _begin(self, message: KafkaMessage) -> None:
+        work = _Work(_place(message))
+        try:
+            order = decode(cast(bytes, message.value())).record
+        except RecordError as error:
+            _log.error("bad_order", offset=message.offset(), reason=str(error))
+            self._commit(work)
+            return
+        if not self._wanted(order):
+            _log.info("order_skipped", job=order.job, kind=order.KIND)
+            self._commit(work)
+            return
+        self._work = work
+        work.future = self._executor.submit(self._carry_out, order, work)
+
+    def _await(self, work: _Work, timeout: float) -> None:
+        """Wait a while for the order under way; commit it if it is done."""
+        assert work.future is not None
+        wait([work.future], timeout)
+        if not work.future.done():
+            return
+        self._work = None
+        try:
+            work.future.result()
+            self._commit(work)
+        except _Abandoned:
+            _log.info("order_abandoned", partition=work.at.partition, offset=work.at.offset)
+        with translated("resuming orders"):
+            self._group.resume(self._group.assignment())
+
+    def _commit(self, work: _Work) -> None:
+        """An order whose partition has gone elsewhere stays uncommitted: it runs again there."""
+        done = TopicPartition(work.at.topic, work.at.partition, work.at.offset + 1)
+        try:
+            with translated("committing an order"):
+                self._group.commit(offsets=[done], asynchronous=False)
+        except BrokerError as error:
+            _log.warning("order_not_committed", reason=str(error))
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        work = self._work
+        if work is not None and work.at.partition in [p.partition for p in partitions]:
+            work.cancel.set()
+
+    # The worker's thread
+
+    def _carry_out(self, order: Record, work: _Work) -> None:
+        """Do an order to its end. A job that cannot be done ends in a Failed event, never in an error of
+        the service; only Kafka's own errors come through."""
+        assert self._outbox is not None
+        try:
+            self._attempt(order, work)
+        except BrokerError:
+            raise
+        except FacestreamError as error:
+            self._fail(order, str(error), error.exit_code)
+        except Exception as error:
+            _log.exception("order_failed", job=order.job)
+            self._fail(order, f"{type(error).__name__}: {error}", 1)
+        self._outbox.flush()
+
+    def _attempt(self, order: Record, work: _Work) -> None:
+        assert self._worker is not None
+        for left in reversed(range(_TRIES)):
+            try:
+                if isinstance(order, PlanOrder):
+                    self._worker.plan(order, work.alive)
+                elif isinstance(order, DecodeOrder):
+                    self._worker.decode(order, work.alive)
+                else:
+                    _log.error("bad_order", job=order.job, kind=order.KIND)
+                return
+            except BrokerError:
+                raise
+            except FacestreamError as error:
+                if not error.retryable or not left:
+                    raise
+                _log.warning("order_tried_again", job=order.job, reason=str(error))
+                work.cancel.wait(1.0)
+                work.alive()
+
+    def _fail(self, order: Record, reason: str, exit_code: int) -> None:
+        assert self._outbox is not None
+        stream = stream_id(order.job, order.releases[0].segment) if isinstance(order, DecodeOrder) else ""
+        event = Failed(
+            job=order.job,
+            stream=stream,
+            epoch=order.epoch,
+            role=Role.INGEST,
+            reason=reason,
+            exit_code=exit_code,
+        )
+        self._outbox.send(self._events, encode(event), key=order.job)
+
+
+def _place(message: KafkaMessage) -> TopicPartition:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return TopicPartition(topic, partition, offset)

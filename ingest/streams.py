@@ -1,0 +1,202 @@
+"""Sends the segments of an order as streams: start, batches of frames, end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import Message
+
+from ingest.decode import DecodedFrame
+from runtime.outbox import Outbox
+from runtime.payload import BatchBase, Packer, PayloadEncoder
+from runtime.settings import Settings
+from schemas.errors import BrokerError
+from schemas.events import Progress, Role
+from schemas.frames import FrameFlag, StreamEnd, StreamStart
+from schemas.job import JobSpec, stream_id
+from schemas.orders import DecodeOrder, SegmentRelease
+from schemas.plan import Plan, Segment
+from schemas.record import Record, encode
+
+START_SECONDS = 60.0
+"""Time limit for the brokers to take a StreamStart."""
+PROGRESS_SECONDS = 1.0
+
+
+class FrameRun:
+    """The frames of one decode pass, handed out segment by segment.
+
+    The context frames of a segment are the last frames of the one before, so they are kept; nothing
+    else is.
+    """
+
+    def __init__(self, frames: Iterator[DecodedFrame], context: int) -> None:
+        self._frames = frames
+        self._recent: deque[DecodedFrame] = deque(maxlen=context)
+        self._ahead: DecodedFrame | None = None
+
+    def of(self, segment: Segment) -> Iterator[DecodedFrame]:
+        """Context and frames of a segment, in order; segments must be asked for in order."""
+        first, last = segment.first - segment.context, segment.first + segment.frames
+        yield from [frame for frame in self._recent if frame.ordinal >= first]
+        while (frame := self._next()) is not None:
+            if frame.ordinal >= last:
+                self._ahead = frame
+                return
+            self._recent.append(frame)
+            if frame.ordinal >= first:
+                yield frame
+
+    def _next(self) -> DecodedFrame | None:
+        frame, self._ahead = self._ahead, None
+        return frame or next(self._frames, None)
+
+
+class StreamSender:
+    """Sends the streams of one order. `alive` is called between batches and may raise to abandon it."""
+
+    def __init__(
+        self, settings: Settings, outbox: Outbox, order: DecodeOrder, plan: Plan, alive: Callable[[], None]
+    ) -> None:
+        """Raises UsageError or RecordTooLargeError before work starts."""
+        spec = order.spec
+        topics = settings.topic_set
+        self._settings, self._outbox, self._order, self._plan = settings, outbox, order, plan
+        self._frames_topic, self._swaps_topic = topics.frames(spec.lane), topics.swaps(spec.lane)
+        self._events_topic = topics.events
+        self._alive = alive
+        self._encoder = PayloadEncoder(plan.format, spec.plan.payload, spec.plan.jpeg_quality)
+        self._keys = frozenset(plan.keys)
+        self.missing = 0
+        """Frames of the plan that were not sent."""
+
+    @property
+    def _spec(self) -> JobSpec:
+        return self._order.spec
+
+    def send(self, release: SegmentRelease, run: FrameRun, warnings: Counter[str]) -> None:
+        """Send one segment. `warnings`: filled by the decoder meanwhile; what is new goes into the end."""
+        segment = self._plan.segments[release.segment]
+        stream = stream_id(self._order.job, segment.index)
+        before = Counter(warnings)
+        offset = self._start(segment, stream, release.partition)
+        packer = self._packer(stream, offset)
+        sent, context, end = 0, 0, segment.start
+        progress = _Progress(self._report, stream)
+        for decoded in run.of(segment):
+            ordinal = decoded.ordinal
+            pts, duration = self._plan.pts[ordinal], self._plan.duration[ordinal]
+            is_context = ordinal < segment.first
+            flags = self._flags(decoded, is_context)
+            record = packer.add(decoded.frame, ordinal, pts, duration, flags)
+            context += is_context
+            sent += not is_context
+            end = pts + duration
+            if record is not None:
+                self._outbox.send(self._frames_topic, record, stream, release.partition)
+                progress.frames(sent)
+                self._alive()
+        record = packer.flush()
+        if record is not None:
+            self._outbox.send(self._frames_topic, record, stream, release.partition)
+        new = warnings - before
+        if sent < segment.frames:
+            new["frames_missing"] += segment.frames - sent
+            self.missing += segment.frames - sent
+        self._both(
+            StreamEnd(
+                job=self._order.job,
+                stream=stream,
+                epoch=self._order.epoch,
+                count=packer.count,
+                context=context,
+                end=end,
+                warnings=dict(new),
+            ),
+            stream,
+            release.partition,
+        )
+        progress.frames(sent, last=True)
+
+    def _start(self, segment: Segment, stream: str, partition: int) -> int:
+        """Send the StreamStart; its offset in the frames partition."""
+        plan = self._plan
+        offsets: list[int] = []
+
+        def delivered(message: Message) -> None:
+            offset = message.offset()
+            offsets.append(-1 if offset is None else offset)
+
+        start = StreamStart(
+            job=self._order.job,
+            stream=stream,
+            epoch=self._order.epoch,
+            revision=self._spec.revision,
+            segment=segment.index,
+            start=segment.start,
+            end=segment.end,
+            time_base=plan.time_base,
+            frames=segment.frames,
+            context=segment.context,
+            format=plan.format,
+            rate=plan.rate,
+        )
+        self._both(start, stream, partition, delivered)
+        deadline = time.monotonic() + START_SECONDS
+        while not offsets:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"the start of {stream} was not taken within {START_SECONDS:g} s")
+            self._outbox.poll(0.05)
+            self._alive()
+        return offsets[0]
+
+    def _both(
+        self, record: Record, stream: str, partition: int, delivered: Callable[[Message], None] | None = None
+    ) -> None:
+        """Send a control record on frames and swaps: an assembler may have paused its frames."""
+        value = encode(record)
+        self._outbox.send(self._frames_topic, value, stream, partition, delivered)
+        self._outbox.send(self._swaps_topic, value, stream, partition)
+
+    def _packer(self, stream: str, offset: int) -> Packer:
+        order, plan = self._order, self._plan
+        base = BatchBase(
+            order.job, stream, order.epoch, self._spec.revision, plan.format, plan.time_base, offset
+        )
+        return Packer(
+            base,
+            self._encoder,
+            budget=self._settings.limits.batch_bytes,
+            record_limit=self._settings.kafka.record_limit,
+        )
+
+    def _flags(self, decoded: DecodedFrame, is_context: bool) -> int:
+        flags = FrameFlag.CONTEXT if is_context else FrameFlag(0)
+        if decoded.ordinal in self._keys:
+            flags |= FrameFlag.KEY
+        if decoded.corrupt:
+            flags |= FrameFlag.CORRUPT
+        return int(flags)
+
+    def _report(self, stream: str, frames: int) -> None:
+        event = Progress(
+            job=self._order.job, stream=stream, epoch=self._order.epoch, role=Role.INGEST, frames=frames
+        )
+        self._outbox.send(self._events_topic, encode(event), key=self._order.job)
+
+
+class _Progress:
+    """Reports the frames of a stream about once a second, and at its end."""
+
+    def __init__(self, report: Callable[[str, int], None], stream: str) -> None:
+        self._report, self._stream = report, stream
+        self._reported = 0
+        self._at = time.monotonic()
+
+    def frames(self, sent: int, *, last: bool = False) -> None:
+        now = time.monotonic()
+        if sent > self._reported and (last or now - self._at >= PROGRESS_SECONDS):
+            self._report(self._stream, sent - self._reported)
+            self._reported, self._at = sent, now

@@ -1,0 +1,144 @@
+"""Carries out one order: scan and plan an input, or decode a run of its segments."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from ingest.decode import InputDecoder
+from ingest.plan import plan_orders, plan_segments
+from ingest.scan import Scan, scan
+from ingest.streams import FrameRun, StreamSender
+from runtime.outbox import Outbox
+from runtime.payload import PayloadEncoder, check_record_size
+from runtime.settings import Settings
+from runtime.store import Store
+from schemas.errors import MalformedRecordError
+from schemas.events import Planned, Role, Warned
+from schemas.job import JobSpec
+from schemas.orders import DecodeOrder, PlanOrder
+from schemas.plan import Plan
+from schemas.record import decode, encode
+
+_log = structlog.get_logger("ingest")
+
+
+def plan_object(job: str) -> str:
+    """Object name of a job's plan."""
+    return f"jobs/{job}/plan"
+
+
+def sides_object(job: str) -> str:
+    """Object name of a job's other tracks."""
+    return f"jobs/{job}/sides"
+
+
+class Worker:
+    """Owned by one thread, as its outbox is. Keeps the input of the last decode order open, since the
+    next one is often of the same job."""
+
+    def __init__(self, settings: Settings, store: Store, outbox: Outbox) -> None:
+        self._settings, self._store, self._outbox = settings, store, outbox
+        self._input: tuple[str, str, InputDecoder] | None = None
+
+    def close(self) -> None:
+        if self._input is not None:
+            self._input[2].close()
+            self._input = None
+
+    def plan(self, order: PlanOrder, alive: Callable[[], None]) -> Plan:
+        """Scan the input, store sides and plan, tell control. Raises InputError, UsageError,
+        RecordTooLargeError, StoreError."""
+        spec = order.spec
+        scratch = self._settings.scratch_dir
+        scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="sides-", dir=scratch) as folder:
+            path = Path(folder) / "sides"
+            with path.open("wb") as file:
+                found = scan(spec.input, file, alive)
+            self._check(found, spec)
+            sides = ""
+            if found.sides.tracks or found.sides.attachments:
+                sides = sides_object(order.job)
+                self._store.put_file(path, sides)
+        plan = _plan(found, spec, sides)
+        name = plan_object(order.job)
+        self._store.put(name, encode(plan).tobytes())
+        event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
+        self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
+        return plan
+
+    def _check(self, found: Scan, spec: JobSpec) -> None:
+        check_record_size(found.format, self._settings.kafka.record_limit)
+        PayloadEncoder(found.format, spec.plan.payload, spec.plan.jpeg_quality)
+
+    def decode(self, order: DecodeOrder, alive: Callable[[], None]) -> None:
+        """Send the streams of an order; all records are delivered when it returns."""
+        decoder = self._open(order)
+        plan = decoder.plan
+        sender = StreamSender(self._settings, self._outbox, order, plan, alive)
+        releases = sorted(order.releases, key=lambda release: release.segment)
+        segments = [plan.segments[release.segment] for release in releases]
+        warnings: Counter[str] = Counter()
+        first, last = segments[0].first - segments[0].context, segments[-1].first + segments[-1].frames
+        run = FrameRun(decoder.frames(first, last, warnings), max(s.context for s in segments))
+        try:
+            for release in releases:
+                sender.send(release, run, warnings)
+        except BaseException:
+            self.close()  # the decoder may stand anywhere
+            raise
+        self._outbox.flush()
+        _log.info(
+            "order_decoded",
+            job=order.job,
+            epoch=order.epoch,
+            segments=[release.segment for release in releases],
+            missing=sender.missing,
+            **warnings,
+        )
+
+    def _open(self, order: DecodeOrder) -> InputDecoder:
+        path = order.spec.input
+        if self._input is not None and self._input[:2] == (path, order.plan):
+            return self._input[2]
+        self.close()
+        nvdec = order.spec.plan.decoder == "nvdec"
+        decoder = InputDecoder(path, self._read_plan(order.plan), nvdec=nvdec)
+        if nvdec and not decoder.has_gpu:
+            event = Warned(job=order.job, role=Role.INGEST, name="nvdec_unavailable")
+            self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
+        self._input = (path, order.plan, decoder)
+        return decoder
+
+    def _read_plan(self, name: str) -> Plan:
+        record = decode(self._store.get(name)).record
+        if not isinstance(record, Plan):
+            raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a plan")
+        return record
+
+
+def _plan(found: Scan, spec: JobSpec, sides: str) -> Plan:
+    segments = plan_segments(found.timeline, found.time_base, found.format, spec.plan)
+    return Plan(
+        job=spec.job,
+        revision=spec.revision,
+        format=found.format,
+        time_base=(found.time_base.numerator, found.time_base.denominator),
+        rate=found.rate,
+        seekable=found.seekable,
+        pts=found.timeline.pts,
+        duration=found.timeline.duration,
+        keys=found.timeline.keys,
+        segments=segments,
+        orders=plan_orders(segments, found.timeline, found.seekable),
+        sides=sides,
+        tracks=found.sides.tracks,
+        metadata=found.metadata,
+        chapters=found.chapters,
+        warnings=dict(found.warnings),
+    )
