@@ -66,11 +66,6 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except (KafkaException, BufferError) as error:
         raise broker_error(doing, error) from error
-    except SystemError as error:
-        # A fatal error that the client raised while it was calling us back comes out like this.
-        if not isinstance(error.__cause__, KafkaException):
-            raise
-        raise broker_error(doing, error.__cause__) from error
 
 
 def producer(kafka: KafkaSettings, role: str, overrides: Config | None = None) -> Producer:

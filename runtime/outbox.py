@@ -76,13 +76,13 @@ class Outbox:
 
     def poll(self, timeout: float = 0.0) -> None:
         """Serve delivery reports, waiting up to `timeout` seconds for the first."""
-        with translated("delivering records"):
+        with self._guarded("delivering records"):
             self._producer.poll(timeout)
         self._raise_failures()
 
     def flush(self, timeout: float = 60.0) -> None:
         """Wait until all records are delivered. Raises BrokerError if that takes too long."""
-        with translated("delivering records"):
+        with self._guarded("delivering records"):
             left = self._producer.flush(timeout)
         self._raise_failures()
         if left:
@@ -114,6 +114,19 @@ class Outbox:
         else:
             self._producer.purge()
             self._producer.close()
+
+    @contextmanager
+    def _guarded(self, doing: str) -> Iterator[None]:
+        try:
+            with translated(doing):
+                yield
+        except SystemError as error:
+            # The client raises its fatal errors from inside a callback; where another callback
+            # runs before that one is seen, the interpreter only knows that something was raised.
+            raise self._fatal_error(doing) from error
+
+    def _fatal_error(self, doing: str) -> BrokerError:
+        return BrokerError(f"{doing}: the client failed for good")
 
     def _raise_failures(self) -> None:
         if not self._failures:
@@ -148,7 +161,7 @@ class TransactionalOutbox(Outbox):
         try:
             yield
             self.flush(self._timeout)
-            with translated("committing a transaction"):
+            with self._guarded("committing a transaction"):
                 if offsets:
                     self._producer.send_offsets_to_transaction(list(offsets), group, self._timeout)
                 self._producer.commit_transaction(self._timeout)
@@ -158,7 +171,16 @@ class TransactionalOutbox(Outbox):
 
     def _abort(self) -> None:
         """Abort; where even that fails the producer is fenced and the caller's error says why."""
-        with suppress(BrokerError), translated("aborting a transaction"):
+        with suppress(BrokerError), self._guarded("aborting a transaction"):
             self._producer.abort_transaction(self._timeout)
             self._producer.poll(0)  # the reports of what was purged
         self._failures.clear()
+
+    def _fatal_error(self, doing: str) -> BrokerError:
+        """Ask for the reason: a transactional client that died repeats it when told to begin."""
+        try:
+            with translated(doing):
+                self._producer.begin_transaction()
+        except BrokerError as error:
+            return error
+        return super()._fatal_error(doing)
