@@ -61,17 +61,17 @@ def main() -> int:
     return 0
 
 
-def make_clip(source: Path, target: Path) -> None:
+def make_clip(source: Path, target: Path, size: tuple[int, int] = SIZE) -> None:
     """The clip, enlarged, with a rising tone as its sound."""
     with av.open(str(source)) as given, av.open(str(target), "w") as made:
         (pictures,) = given.streams.video
         video = made.add_stream("libx264", rate=pictures.average_rate, options={"crf": "14", "g": "30"})
-        video.width, video.height = SIZE
+        video.width, video.height = size
         video.pix_fmt, video.time_base = "yuv420p", pictures.time_base
         sound = made.add_stream("aac", rate=RATE, layout="mono")
         end = Fraction(0)
         for frame in given.decode(pictures):
-            large = frame.reformat(*SIZE, "yuv420p", interpolation="LANCZOS")
+            large = frame.reformat(*size, "yuv420p", interpolation="LANCZOS")
             large.pts, large.time_base = frame.pts, frame.time_base
             made.mux(video.encode(large))
             end = (frame.pts + frame.duration) * frame.time_base
