@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
 from pathlib import Path
 
 _PREFIX = "assembler"
 
 
 def open_scratch(base: Path) -> Path:
-    """Make this process's folder under `base`; folders of dead processes of this host are removed."""
+    """Make a new folder of this process under `base`; folders of dead processes of this host are removed."""
     host = socket.gethostname()
     for folder in base.glob(f"{_PREFIX}-{host}-*"):
-        number = folder.name.rsplit("-", 1)[-1]
+        number = folder.name.removeprefix(f"{_PREFIX}-{host}-").split("-")[0]
         if number.isdigit() and not _alive(int(number)):
             shutil.rmtree(folder, ignore_errors=True)
-    own = base / f"{_PREFIX}-{host}-{os.getpid()}"
-    own.mkdir(parents=True, exist_ok=True)
-    return own
+    base.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{host}-{os.getpid()}-", dir=base))
 
 
 def _alive(pid: int) -> bool:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -84,9 +85,21 @@ class AssemblerService:
         self._waiting: dict[StreamKey, _Waiting] = {}
         self._next_report = self._next_offsets = self._rejoin_after = 0.0
         self._draining = False
+        self.rejoined = 0
+        """Times that the group was joined again after a refusal."""
         self._committed: set[tuple[str, int, int]] = set()
         self._join = Join()
         self._finish = FinishService(settings) if finish else None
+
+    @property
+    def held(self) -> int:
+        """Bytes of frames in memory that wait for their patches or an encoder."""
+        return self._join.held
+
+    @property
+    def partitions(self) -> set[int]:
+        """Partitions held, of frames and swaps alike."""
+        return set(self._consumer.assigned)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -130,8 +143,7 @@ class AssemblerService:
             self._finish.close()
         self._drop_tasks(list(self._tasks))
         self._consumer.close()
-        with suppress(BrokerError):
-            self._outbox.close()
+        _discard(self._outbox)
         for task in self._leaving:
             task.join()
         self._events.close()
@@ -152,10 +164,10 @@ class AssemblerService:
         other for ever.
         """
         self._rejoin_after = self._clock() + REJOIN_SECONDS
+        self.rejoined += 1
         self._drop_tasks(list(self._tasks))
         self._consumer.close()
-        with suppress(BrokerError):
-            self._outbox.close()
+        _discard(self._outbox)
         self._join = Join()
         self._connect()
 
@@ -169,6 +181,7 @@ class AssemblerService:
             if message is None:
                 break
             self._take(message)
+            self._hold_back()
             timeout = 0
         for key in self._join.discarded():
             _log.info("stream_given_up", stream=key.stream, epoch=key.epoch)
@@ -348,3 +361,10 @@ class AssemblerService:
         elif now - waiting.since > STUCK_SECONDS and not waiting.named:
             waiting.named = True
             _log.warning("stream_waits", stream=state.key.stream, missing=state.missing())
+
+
+def _discard(outbox: TransactionalOutbox) -> None:
+    """Let go of a producer that may be fenced: closing one is said by an error and a RuntimeWarning."""
+    with suppress(BrokerError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        outbox.close()
