@@ -26,6 +26,9 @@ from schemas.job import EncodeSpec
 DEFAULT_RATE = Fraction(25)
 """Hint for the rate control where the input names no rate; never used for time."""
 
+MOST_REORDERED = 64
+"""Frames; both H.264 and HEVC allow 16."""
+
 Plane = npt.NDArray[Any]
 
 
@@ -110,6 +113,9 @@ class SegmentEncoder:
         for packet in self._stream.encode(frame):
             if packet.pts is None or packet.time_base != self._tick:
                 raise EncoderError(f"{self._choice.name} gave a packet of pts {packet.pts}")
+            # Only the order of a segment's packets is read back, so any dts will do that rises and stays
+            # below the pts. libx265's own is garbage for segments shorter than its delay.
+            packet.dts = self._pts[0] - MOST_REORDERED + len(self._decoded)
             self._decoded.append(packet.pts)
             self._output.mux_one(packet)
 

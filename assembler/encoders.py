@@ -121,7 +121,11 @@ def _x265(spec: EncodeSpec, video: VideoFormat) -> dict[str, str]:
 
 
 def _ffv1(spec: EncodeSpec, video: VideoFormat) -> dict[str, str]:
-    return {"level": "3", "slices": "4", "slicecrc": "1", "threads": str(spec.threads)}
+    return {
+        "level": "3",
+        "slicecrc": "1",
+        "threads": str(spec.threads),
+    }  # slices follow from size and threads
 
 
 def _nvenc(spec: EncodeSpec, video: VideoFormat) -> dict[str, str]:
