@@ -51,7 +51,8 @@ def command(bootstrap: str | None, data: Path | None) -> int:
     for finding in findings:
         mark = "ok" if finding.good else ("FAIL" if finding.needed else "-")
         table.add_row(mark, finding.what, finding.detail)
-    Console().print(table)
+    console = Console()
+    console.print(table, width=None if console.is_terminal else 400)
     return int(any(f.needed and not f.good for f in findings))
 
 

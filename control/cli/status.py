@@ -19,6 +19,10 @@ from schemas.errors import UsageError
 from schemas.job import JobRecord
 
 
+_PIPE_WIDTH = 400
+"""Columns where nobody looks: nothing shall be cut."""
+
+
 @click.command("status")
 @click.argument("job", required=False)
 @bootstrap_options
@@ -36,11 +40,16 @@ def command(job: str | None, bootstrap: str | None, data: Path | None, as_json: 
         for record in records:
             click.echo(json.dumps(record.model_dump(mode="json")))
     else:
-        Console().print(_table(records))
+        console = Console()
+        width = console.width if console.is_terminal else _PIPE_WIDTH
+        console.print(_table(records), width=width)
 
 
 def _table(records: list[JobRecord]) -> Table:
-    table = Table("job", "state", "submitted", "engine", "output", "note", box=None)
+    table = Table(box=None)
+    table.add_column("job", no_wrap=True, min_width=29)
+    for name in ("state", "submitted", "engine", "output", "note"):
+        table.add_column(name, overflow="fold")
     for record in records:
         when = datetime.fromtimestamp(record.created_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")
         warnings = ", ".join(f"{name} ({n})" for name, n in sorted(record.warnings.items()))

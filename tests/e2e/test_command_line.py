@@ -1,0 +1,147 @@
+"""The command as a user types it: exit codes, one line of reason, no half file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.settings import Settings, environment
+from tests.support.cluster import Cluster, sound, times
+from tests.support.media import make_clip
+from tests.support.processes import ROOT, eventually
+
+pytestmark = pytest.mark.broker
+
+
+class Command:
+    """`facestream`, with its data in a folder of the test's."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "control.cli.main", *map(str, args)],
+            cwd=ROOT,
+            env=environment(self._settings, os.environ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *args: str | Path) -> tuple[int, str, str]:
+        """(exit code, standard output, last line of standard error)"""
+        with self.start(*args) as process:
+            out, err = process.communicate(timeout=120)
+        return process.returncode, out, (err.strip().splitlines() or [""])[-1]
+
+
+@pytest.fixture
+def facestream(kafka: Settings) -> Command:
+    return Command(kafka)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, kafka: Settings) -> Command:
+    """Without a cluster: the embedded broker is started."""
+    bare = kafka.with_bootstrap("").model_copy(update={"data": tmp_path / "data"})
+    return Command(bare)
+
+
+def test_swap_runs_everything_on_the_embedded_broker(
+    alone: Command, clip: Path, face: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "result.mp4"
+    code, _, last = alone("swap", "-s", face, "-t", clip, "-o", output)
+    assert (code, "120 frames" in last) == (0, True), last
+    assert times(output) == times(clip)
+    assert sound(output) == sound(clip)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        ({"-t": "missing.mp4"}, 2, "missing.mp4 does not exist"),
+        ({"-o": "nowhere/out.mp4"}, 2, "nowhere does not exist"),
+        ({"-o": "."}, 2, "is a folder"),
+        ({"-o": "out.avi"}, 2, "ends in none of .mp4, .mov, .mkv"),
+        ({"-s": "missing.png"}, 2, "missing.png: No such file"),
+        ({"-s": "stripes.png"}, 3, "no face"),
+        ({"--encoder": "ffv1"}, 2, "ffv1 goes into .mkv only"),
+        ({"--engine-option": "nonsense"}, 2, "'nonsense' is not NAME=VALUE"),
+        ({"--engine": "hat"}, 2, "'hat' is not one of"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    facestream: Command, clip: Path, face: Path, tmp_path: Path, change: dict[str, str], code: int, says: str
+) -> None:
+    from skimage.io import imsave
+
+    from tests.support.media import picture
+
+    imsave(tmp_path / "stripes.png", picture(1, 200, 200), check_contrast=False)
+    options = {"-s": str(face), "-t": str(clip), "-o": str(tmp_path / "out.mp4")}
+    for name, value in change.items():
+        in_folder = name in ("-s", "-t", "-o")
+        options[name] = str(tmp_path / value) if in_folder else value
+    got, _, last = facestream("swap", *(part for pair in options.items() for part in pair))
+    assert got == code, last
+    assert says in last
+    assert not (tmp_path / "out.mp4").exists()
+
+
+def test_a_file_that_is_no_video_fails_the_job(facestream: Command, face: Path, tmp_path: Path) -> None:
+    text, output = tmp_path / "text.mp4", tmp_path / "out.mp4"
+    text.write_text("no video\n" * 50)
+    code, _, last = facestream("swap", "-s", face, "-t", text, "-o", output)
+    assert code == 1
+    assert last.startswith("facestream: job swap-")
+    assert "text.mp4" in last
+    assert not output.exists()
+
+
+def test_interrupted_swap_ends_with_130_and_leaves_nothing(
+    facestream: Command, kafka: Settings, face: Path, tmp_path: Path
+) -> None:
+    clip, output = make_clip(tmp_path / "long.mp4", 600, options={"g": "25"}), tmp_path / "out.mp4"
+    slow = ["--engine", "none", "--engine-option", "delay_ms=2000", "--segment-seconds", "1"]
+    with facestream.start("swap", "-t", clip, "-o", output, *slow) as process:
+        log = kafka.data / "logs" / "ingest-0.log"
+        eventually("the job runs", lambda: log.exists() and "order_decoded" in log.read_text(), 60)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.strip().splitlines()[-1] == "facestream: interrupted"
+    assert not output.exists()
+
+
+def test_submit_and_status_work_with_running_services(cluster: Cluster, clip: Path, tmp_path: Path) -> None:
+    command = Command(cluster.settings)
+    output = tmp_path / "out.mp4"
+    code, out, _ = command("submit", "--engine", "none", "-t", clip, "-o", output)
+    assert code == 0
+    job = out.strip()
+    eventually("the result", output.exists, 60)
+    eventually("the state", lambda: '"state": "done"' in command("status", job, "--json")[1], 30)
+    code, out, _ = command("status")
+    assert job in out
+    assert command("status", "nothing")[0] == 2
+
+
+def test_doctor_finds_the_broker_and_its_session_floor(cluster: Cluster) -> None:
+    code, out, _ = Command(cluster.settings)("doctor")
+    assert code == 0, out
+    assert "6 s at the earliest" in out
+    assert "opened and encoded a frame" in out
+
+
+def test_models_are_listed_and_verified(facestream: Command) -> None:
+    for word in ("list", "verify"):
+        code, out, _ = facestream("models", word)
+        assert code == 0
+        assert "Apache-2.0" in out
