@@ -22,8 +22,8 @@ from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from ingest.packets import decoded_frames
 from ingest.probe import open_input, video_stream
-from ingest.scan import decoded_frames
 from ingest.travel import Traveller
 from schemas.errors import InputError
 from schemas.plan import Plan
@@ -171,6 +171,8 @@ class _Attempt:
         self.unplanned = 0
         self.errors: Counter[str] = Counter()
         """Counted by the decoder while this attempt runs."""
+        self._clean = not patient  # else frames count from the first key frame on: those before lean on
+        # pictures that the decoder has not seen, and it does not always say so
         self._agreed = False
         self._errors_before = 0
 
@@ -181,6 +183,9 @@ class _Attempt:
     def match(self, frames: Iterator[av.VideoFrame]) -> Iterator[tuple[int, av.VideoFrame]]:
         """(ordinal, frame) of the frames wanted, as long as they come without a gap."""
         for frame in frames:
+            self._clean = self._clean or frame.key_frame
+            if not self._clean:
+                continue
             if frame.pts is None or frame.pts < self._pts[self.wanted]:
                 self.unplanned += self._agreed
                 continue
@@ -190,8 +195,6 @@ class _Attempt:
             if self._pts[ordinal] != frame.pts:
                 self.unplanned += 1
                 continue
-            if self._patient and frame.is_corrupt and not self._agreed:
-                return
             if not self._agreed:
                 self._errors_before = self.errors.total()
             self._agreed = True

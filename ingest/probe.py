@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, cast
+from typing import Literal
 
 import av
 from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from ingest.head import Head, read_head
 from ingest.travel import has_alpha, is_full_range, is_rgb, travel_format
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
@@ -23,13 +24,10 @@ from schemas.frames import Rational, VideoFormat
 OPEN_SECONDS = 30.0
 READ_SECONDS = 30.0
 """Time limits for inputs behind a network."""
-HEAD_PACKETS = 64
-"""Packets of the picture that are looked at for the first group of pictures."""
 
 _TEXT_FORMATS = {"tty"}
 """FFmpeg draws any .txt as a video of characters; nobody means that."""
 _ANIMATIONS = {"gif", "apng", "webp_anim", "webp_pipe"}
-"""Formats whose pictures build on one another while every packet says it is a key frame."""
 
 _MATRIX = {
     0: "gbr", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc",
@@ -48,14 +46,6 @@ _TRANSFER = {
 _FIELD_ORDER: dict[int, Literal["progressive", "tt", "bb", "tb", "bt"]] = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
-@dataclass(frozen=True, slots=True)
-class HeadFrame:
-    """A frame of the first group of pictures, as the decoder gives it out."""
-
-    pts: int | None
-    corrupt: bool
-
-
 @dataclass(slots=True)
 class Probe:
     """What the beginning of an input tells."""
@@ -64,10 +54,8 @@ class Probe:
     time_base: Fraction
     rate: Rational
     animation: bool
-    head: list[HeadFrame]
-    """The frames decoded before the second key frame's packet (or HEAD_PACKETS) was reached."""
-    head_packets: int
-    """The packets of the picture they came from."""
+    """Pictures build on one another while every packet says it is a key frame."""
+    head: Head
     warnings: Counter[str] = field(default_factory=Counter)
 
 
@@ -140,54 +128,17 @@ def probe(path: str) -> Probe:
     with open_input(path) as container:
         stream = video_stream(container)
         warnings: Counter[str] = Counter()
-        first, head, packets = _head(container, stream)
-        if first is None:
+        head = read_head(container, stream)
+        if head.first is None:
             raise InputError(f"input {path}: not one frame of its video stream could be decoded")
         return Probe(
-            format=_video_format(stream, first, warnings),
+            format=_video_format(stream, head.first, warnings),
             time_base=stream.time_base or Fraction(1, 90_000),
             rate=_rate(stream),
             animation=container.format.name in _ANIMATIONS,
             head=head,
-            head_packets=packets,
             warnings=warnings,
         )
-
-
-def _head(
-    container: InputContainer, stream: VideoStream
-) -> tuple[av.VideoFrame | None, list[HeadFrame], int]:
-    """Decode the first group of pictures: (first frame, all its frames, number of its packets)."""
-    stream.thread_type = "SLICE"
-    first: av.VideoFrame | None = None
-    head: list[HeadFrame] = []
-    packets = 0
-    for packet in _until_second_key(container, stream):
-        packets += bool(packet.size)
-        try:
-            frames = packet.decode()
-        except av.error.FFmpegError:
-            continue  # a damaged packet; the decoder goes on with the next
-        first = first or next(iter(frames), None)
-        head += [HeadFrame(frame.pts, frame.is_corrupt) for frame in frames]
-    return first, head, packets
-
-
-def _until_second_key(container: InputContainer, stream: VideoStream) -> Iterator[av.Packet[VideoStream]]:
-    """Packets of the first group of pictures, then the empty one that flushes the decoder."""
-    count, limit = 0, HEAD_PACKETS
-    try:
-        for packet in container.demux(stream):
-            if count and (packet.size == 0 or packet.is_keyframe or count >= limit):
-                break
-            count += bool(packet.size)
-            yield packet
-    except av.error.FFmpegError as error:
-        if not count:
-            raise InputError(f"input {container.name}: {reason(error)}") from error
-    flush = cast("av.Packet[VideoStream]", av.Packet())
-    flush.stream = stream
-    yield flush
 
 
 def _video_format(stream: VideoStream, frame: av.VideoFrame, warnings: Counter[str]) -> VideoFormat:

@@ -7,26 +7,22 @@ once, and the input then counts as not seekable.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import BinaryIO
 
-import av
 from av.container import InputContainer
-from av.stream import Stream
 from av.video.stream import VideoStream
 
+from ingest.head import Head
+from ingest.packets import decoded_frames, packets_of
 from ingest.probe import Probe, open_input, probe, video_stream
 from runtime.sides import SidesSummary, SidesWriter
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
-
-_READ_ERRORS = 100
-"""Errors of the demuxer after which the rest of an input is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +79,6 @@ def scan(path: str, sides: BinaryIO, alive: Callable[[], None] = lambda: None) -
     )
 
 
-def packets_of(container: InputContainer, *streams: Stream) -> Iterator[av.Packet[Stream] | None]:
-    """Demux, going on after errors as long as there is something left; None stands for an error."""
-    for _ in range(_READ_ERRORS):
-        try:
-            yield from container.demux(*streams)
-            return
-        except av.error.EOFError:
-            return
-        except av.error.FFmpegError:
-            yield None
-
-
 def _read(
     container: InputContainer,
     stream: VideoStream,
@@ -133,7 +117,7 @@ def _chapters(container: InputContainer) -> list[tuple[int, int, int, int, str]]
 def _timeline(
     path: str, head: Probe, packets: list[_Packet], warnings: Counter[str], alive: Callable[[], None]
 ) -> tuple[Timeline, bool]:
-    undecodable = _undecodable(head, packets)
+    undecodable = _undecodable(head.head, packets)
     if undecodable is None or not _told_by_packets(packets):
         return _decoded_timeline(path, head, packets, warnings, alive), False
     warnings["leading_frames_undecodable"] += len(undecodable)
@@ -144,6 +128,8 @@ def _timeline(
     }
     pts = sorted(shown)
     keys = [ordinal for ordinal, tick in enumerate(pts) if shown[tick].key]
+    if not head.head.clean_keys:
+        keys = keys[:1]
     last = shown[pts[-1]].duration if pts else 0
     return Timeline(pts, durations(pts, last, _nominal(head)), keys), not head.animation
 
@@ -155,14 +141,13 @@ def _told_by_packets(packets: list[_Packet]) -> bool:
     return None not in pts and len(pts) == len(packets) and rising
 
 
-def _undecodable(head: Probe, packets: list[_Packet]) -> set[int] | None:
+def _undecodable(head: Head, packets: list[_Packet]) -> set[int] | None:
     """Frames before the first decodable one, which lean on pictures that are not there (open GOP);
     None where the first group decodes to something else than its packets say."""
-    announced = {p.pts for p in packets[: head.head_packets] if not p.discard}
-    decoded = [frame.pts for frame in head.head]
-    shown = [tick for tick in decoded if tick is not None]
-    missing = {tick for tick in announced.difference(decoded) if tick is not None}
-    as_announced = None not in announced and announced.issuperset(decoded)
+    announced = {packet.pts for packet in packets[: head.packets] if not packet.discard}
+    shown = [tick for tick in head.pts if tick is not None]
+    missing = {tick for tick in announced.difference(head.pts) if tick is not None}
+    as_announced = None not in announced and announced.issuperset(head.pts)
     if not as_announced or shown != sorted(set(shown)) or any(tick > shown[0] for tick in missing):
         return None
     return missing
@@ -185,9 +170,9 @@ def _decoded_timeline(
 ) -> Timeline:
     """Decode everything once.
 
-    Frames come out in the order they are shown; where their pts say otherwise (AVI knows no pts), the n-th
-    frame gets the n-th of them, or of the dts where pts are missing. What does not rise even so is made up.
-    Both are counted.
+    Frames come out in the order they are shown; where their pts are in another (AVI knows dts only), the n-th
+    frame gets the n-th of them, or of the dts where pts are missing. Ticks that still do not rise are made
+    up. Both are counted.
     """
     warnings["timeline_by_decoding"] += 1
     ticks: list[int | None] = []
@@ -205,11 +190,13 @@ def _decoded_timeline(
     dts = [packet.dts for packet in packets]
     if None in ticks and len(dts) == len(ticks):
         ticks = dts
-    ordered = sorted(ticks, key=lambda tick: -math.inf if tick is None else tick)
-    if ordered != ticks:
-        warnings["timestamps_sorted"] += sum(a != b for a, b in zip(ordered, ticks, strict=True))
+    known = [tick for tick in ticks if tick is not None]
     step = max(_nominal(head), 1)
-    pts = _rising(ordered, step, warnings)
+    if len(set(known)) == len(ticks):
+        pts = sorted(known)
+        warnings["timestamps_sorted"] += sum(a != b for a, b in zip(pts, known, strict=True))
+    else:
+        pts = _rising(ticks, step, warnings)
     return Timeline(pts, durations(pts, last, step), keys)
 
 
@@ -221,23 +208,3 @@ def _rising(ticks: list[int | None], step: int, warnings: Counter[str]) -> list[
             tick = pts[-1] + step if pts else 0
         pts.append(tick)
     return pts
-
-
-def decoded_frames(
-    container: InputContainer, stream: VideoStream, errors: Counter[str]
-) -> Generator[av.VideoFrame]:
-    """Decode on from where the container stands; damaged packets are counted and passed over."""
-    for packet in packets_of(container, stream):
-        if packet is None:
-            errors["read_errors"] += 1
-            continue
-        try:
-            frames = packet.decode()
-        except av.error.EOFError:
-            return
-        except av.error.FFmpegError:
-            errors["decode_errors"] += 1
-            continue
-        for frame in frames:
-            if isinstance(frame, av.VideoFrame):
-                yield frame

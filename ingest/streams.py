@@ -81,8 +81,7 @@ class StreamSender:
         segment = self._plan.segments[release.segment]
         stream = stream_id(self._order.job, segment.index)
         before = Counter(warnings)
-        offset = self._start(segment, stream, release.partition)
-        packer = self._packer(stream, offset)
+        packer = self._packer(stream, self._start(segment, stream, release.partition))
         sent, context, end = 0, 0, segment.start
         progress = _Progress(self._report, stream)
         for decoded in run.of(segment):
@@ -120,8 +119,8 @@ class StreamSender:
         )
         progress.frames(sent, last=True)
 
-    def _start(self, segment: Segment, stream: str, partition: int) -> int:
-        """Send the StreamStart; its offset in the frames partition."""
+    def _start(self, segment: Segment, stream: str, partition: int) -> Callable[[], int]:
+        """Send the StreamStart; returns what waits for its offset in the frames partition."""
         plan = self._plan
         offsets: list[int] = []
 
@@ -144,13 +143,17 @@ class StreamSender:
             rate=plan.rate,
         )
         self._both(start, stream, partition, delivered)
-        deadline = time.monotonic() + START_SECONDS
-        while not offsets:
-            if time.monotonic() > deadline:
-                raise BrokerError(f"the start of {stream} was not taken within {START_SECONDS:g} s")
-            self._outbox.poll(0.05)
-            self._alive()
-        return offsets[0]
+
+        def offset() -> int:
+            deadline = time.monotonic() + START_SECONDS
+            while not offsets:
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"the start of {stream} was not taken within {START_SECONDS:g} s")
+                self._outbox.poll(0.05)
+                self._alive()
+            return offsets[0]
+
+        return offset
 
     def _both(
         self, record: Record, stream: str, partition: int, delivered: Callable[[Message], None] | None = None
@@ -160,7 +163,7 @@ class StreamSender:
         self._outbox.send(self._frames_topic, value, stream, partition, delivered)
         self._outbox.send(self._swaps_topic, value, stream, partition)
 
-    def _packer(self, stream: str, offset: int) -> Packer:
+    def _packer(self, stream: str, offset: Callable[[], int]) -> Packer:
         order, plan = self._order, self._plan
         base = BatchBase(
             order.job, stream, order.epoch, self._spec.revision, plan.format, plan.time_base, offset

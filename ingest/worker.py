@@ -65,7 +65,7 @@ class Worker:
             if found.sides.tracks or found.sides.attachments:
                 sides = sides_object(order.job)
                 self._store.put_file(path, sides)
-        plan = _plan(found, spec, sides)
+        plan = build_plan(found, spec, sides)
         name = plan_object(order.job)
         self._store.put(name, encode(plan).tobytes())
         event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
@@ -122,7 +122,8 @@ class Worker:
         return record
 
 
-def _plan(found: Scan, spec: JobSpec, sides: str) -> Plan:
+def build_plan(found: Scan, spec: JobSpec, sides: str) -> Plan:
+    """The plan of a scanned input; `sides` names the object with its other tracks."""
     segments = plan_segments(found.timeline, found.time_base, found.format, spec.plan)
     return Plan(
         job=spec.job,

@@ -7,7 +7,7 @@ described in `schemas.frames.PayloadCodec`; `raw` and `lossless` give back the v
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import cast
@@ -284,7 +284,9 @@ class BatchBase:
     revision: int
     format: VideoFormat
     time_base: Rational
-    start_offset: int
+    start_offset: Callable[[], int]
+    """Where the stream's start lies in its partition: asked for when the first record is built, so that
+    decoding need not wait for the brokers' answer."""
 
 
 @dataclass(slots=True)
@@ -376,7 +378,7 @@ class Packer:
             stream=base.stream,
             epoch=base.epoch,
             revision=base.revision,
-            start_offset=base.start_offset,
+            start_offset=base.start_offset(),
             seq=self._seq,
             ordinal=pending.ordinal,
             format=base.format,

@@ -42,7 +42,7 @@ def smooth(fmt: VideoFormat) -> av.VideoFrame:
 
 
 def base(fmt: VideoFormat) -> BatchBase:
-    return BatchBase("j", "j/3", 2, 1, fmt, (1, 25), 17)
+    return BatchBase("j", "j/3", 2, 1, fmt, (1, 25), lambda: 17)
 
 
 def records(packer: Packer, frames: list[av.VideoFrame]) -> list[ByteArray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -81,8 +82,6 @@ def digest(planes: Planes) -> str:
 
 def decode_whole(path: Path, video: VideoFormat) -> list[tuple[int | None, str]]:
     """(pts, digest) of every frame, decoded from the beginning to the end in one pass."""
-    from collections import Counter
-
     traveller = Traveller(video, Counter())
     with av.open(str(path)) as container:
         stream = container.streams.best("video")

@@ -1,0 +1,46 @@
+"""Packets and frames of an open input, going on past what is damaged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+
+import av
+from av.container import InputContainer
+from av.stream import Stream
+from av.video.stream import VideoStream
+
+READ_ERRORS = 100
+"""Errors of the demuxer after which the rest of an input is given up."""
+
+
+def packets_of(container: InputContainer, *streams: Stream) -> Iterator[av.Packet[Stream] | None]:
+    """Demux, going on after errors as long as there is something left; None stands for an error."""
+    for _ in range(READ_ERRORS):
+        try:
+            yield from container.demux(*streams)
+            return
+        except av.error.EOFError:
+            return
+        except av.error.FFmpegError:
+            yield None
+
+
+def decoded_frames(
+    container: InputContainer, stream: VideoStream, errors: Counter[str]
+) -> Generator[av.VideoFrame]:
+    """Decode on from where the container stands; damaged packets are counted and passed over."""
+    for packet in packets_of(container, stream):
+        if packet is None:
+            errors["read_errors"] += 1
+            continue
+        try:
+            frames = packet.decode()
+        except av.error.EOFError:
+            return
+        except av.error.FFmpegError:
+            errors["decode_errors"] += 1
+            continue
+        for frame in frames:
+            if isinstance(frame, av.VideoFrame):
+                yield frame
