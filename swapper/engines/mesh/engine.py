@@ -42,7 +42,7 @@ class Options:
     `keep_eyes`, `keep_mouth`, `shade` as in `Look`."""
 
     max_faces: int = 8
-    min_score: float = 0.65
+    min_score: float = 0.6
     keep_eyes: float = 0.0
     keep_mouth: float = 1.0
     shade: float = 0.9

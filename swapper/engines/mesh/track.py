@@ -30,6 +30,8 @@ _SURE = 0.9
 """Belief needed of a new face."""
 _LOST = 0.5
 """Belief under which a face that is followed is lost (MediaPipe's value)."""
+_LOOKS = 5
+"""Looks at most, after the first, at a newly found face."""
 _CONFIRMED = 3
 """Frames in a row that must show a new face."""
 
@@ -133,8 +135,7 @@ class Tracker:
                 break
             if seen.shows(square) or self._waits_for(square):
                 continue
-            marks, _ = self._look(seen.frame, square)  # the detector's square is rough: look twice
-            marks, belief = self._look(seen.frame, Square.of_landmarks(marks))
+            marks, belief = self._settle(seen.frame, square)
             square = Square.of_landmarks(marks)
             if seen.shows(square) or self._waits_for(square):
                 continue
@@ -146,6 +147,17 @@ class Tracker:
             elif belief > _SURE:
                 self._judge(_Candidate(square, self._back(seen, marks)))
         self._tracks.sort(key=lambda track: track.number)
+
+    def _settle(self, frame: Frame, square: Square) -> tuple[Landmarks, float]:
+        """Landmarks of a newly found face. The detector's square is rough, and one that cuts off a
+        chin hides how long the face is: so look again from where the last look saw it."""
+        marks, belief = self._look(frame, square)
+        for _ in range(_LOOKS):
+            square = Square.of_landmarks(marks)
+            marks, belief = self._look(frame, square)
+            if belief < _LOST or Square.of_landmarks(marks) == square:
+                break
+        return marks, belief
 
     def _waits_for(self, square: Square) -> bool:
         return any(candidate.square.same_face(square) for candidate in self._candidates)
