@@ -97,6 +97,11 @@ class AssemblerService:
         return self._join.held
 
     @property
+    def streams(self) -> tuple[int, int]:
+        """Streams that are not finished, and those of them of which every frame was handed to an encoder."""
+        return len(self._join), sum(state.complete for state in self._join)
+
+    @property
     def partitions(self) -> set[int]:
         """Partitions held, of frames and swaps alike."""
         return set(self._consumer.assigned)

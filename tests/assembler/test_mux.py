@@ -90,6 +90,17 @@ def test_mkv_says_how_many_timestamps_it_rounds(tmp_path: Path) -> None:
     assert messages == []
 
 
+def test_hevc_goes_into_mkv_too(tmp_path: Path) -> None:
+    base, pts = (1, 1000), [40 * n for n in range(30)]
+    spec = EncodeSpec.model_validate({"encoder": "libx265", **FAST})
+    parts = encode_parts(tmp_path, VIDEO, base, pts, [11], spec, end_of(pts))
+    result = mux(tmp_path / "out.mkv", "mkv", plan_of(VIDEO, base, pts, end_of(pts)), parts, None)
+    shown, messages = decoded(tmp_path / "out.mkv")
+    assert shown == [Fraction(value, 1000) for value in pts]
+    assert messages == []
+    assert result.warnings == {}
+
+
 @pytest.mark.parametrize(
     ("encoder", "container", "name"),
     [("ffv1", "mkv", "yuv420p10le"), ("ffv1", "mkv", "gray"), ("libx264", "mp4", "yuv420p"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from confluent_kafka import TopicPartition
 
+from assembler.service import AssemblerService
 from runtime.kafka import reader, transactional_producer
 from runtime.payload import frame_planes
 from runtime.settings import Settings
@@ -310,6 +311,45 @@ def test_an_abort_frees_the_stream_and_moves_the_offsets(kafka: Settings, feed: 
         place = kafka.topic_set.frames(Lane.BATCH), 0
         eventually("its offsets are passed", lambda: committed(kafka)[place] == 6)
     assert records_on(kafka, kafka.topic_set.checkpoints) == []
+
+
+def test_a_stream_of_an_unknown_job_is_passed_over(
+    kafka: Settings, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assembler.service.SPEC_SECONDS", 0.5)
+    feed.job(spec_of("known", tmp_path))
+    feed.write(make_stream("unknown", 0), 0)
+    feed.write(make_stream("known", 0), 0)
+    with assembling(kafka, "one", finish=False) as service:
+        (checkpoint,) = await_records(kafka, kafka.topic_set.checkpoints, "checkpoint", 1)
+        place = kafka.topic_set.frames(Lane.BATCH), 0
+        eventually("offsets past it", lambda: committed(kafka)[place] == 10)
+        assert service.held == 0
+    assert checkpoint.stream == "known/0"
+    assert not [e for e in records_on(kafka, kafka.topic_set.events) if e.KIND == "event.failed"]
+
+
+def test_a_drained_assembler_has_finished_what_was_all_there(
+    kafka: Settings, feed: Feed, tmp_path: Path
+) -> None:
+    feed.job(spec_of("stop", tmp_path))
+    feed.write(make_stream("stop", 0), 0)
+    part = make_stream("stop", 1, first=12)
+    del part.swaps[2:]
+    feed.write(part, 1)
+    service = AssemblerService(kafka, instance="one", finish=False)
+    service.start()
+    try:
+        deadline = time.monotonic() + 60
+        while service.streams != (2, 1):
+            assert time.monotonic() < deadline
+            service.step(0.05)
+        service.drain(time.monotonic() + 60)
+    finally:
+        service.close()
+    found = records_on(kafka, kafka.topic_set.checkpoints)
+    assert [c.stream for c in found] == ["stop/0"]
+    assert not list(Path(kafka.scratch_dir).iterdir())
 
 
 def test_unequal_partition_counts_are_refused(kafka: Settings) -> None:
