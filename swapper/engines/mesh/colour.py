@@ -22,7 +22,8 @@ _RATE = 0.15
 _JUMP = 0.1
 """A step of the mean luma by this much is a cut or a flash: the statistics start anew."""
 _SPREAD = (0.7, 1.3)
-_GAIN = (0.3, 3.5)
+"""Limits of the target's spread over the source's; the lower one falls with the light on the target."""
+_GAIN = (0.05, 3.5)
 _LIFT = np.float32(0.03)
 _SHADING_SIGMA = SIDE * 0.16
 _SMOOTH_SIGMA = 2.2
@@ -59,7 +60,9 @@ class Light:
             values = picture.reshape(-1, 3)
             now[i] = share @ values
             deviation.append(np.sqrt(share @ (values - now[i]) ** 2))
-        now[2] = np.clip(deviation[0] / (deviation[1] + np.float32(0.001)), *_SPREAD)
+        dimmer = min(float((now[0, 0] + _LIFT) / (now[1, 0] + _LIFT)), 1.0)
+        spread = deviation[0] / (deviation[1] + np.float32(0.001))
+        now[2] = np.clip(spread, _SPREAD[0] * dimmer, _SPREAD[1])
         if self._mean is None or abs(now[0, 0] - self._mean[0, 0]) > _JUMP:
             self._mean, self._count = now, 1
         else:
