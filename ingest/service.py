@@ -2,13 +2,16 @@
 
 An order is committed when the brokers have all its records; one that was under way when its worker
 died runs again, under the same epoch, and readers drop what they have seen. A worker thread does the
-work, while the thread that owns the consumer keeps its membership by polling paused partitions.
+work, while the thread that owns the consumer keeps its membership by polling on: a few orders are held
+in waiting (pausing partitions at each order costs up to a second until they flow again). The next order
+is begun while the last records of the one before are still on their way.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ import structlog
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from ingest.streams import Delivery
 from ingest.worker import Worker
 from runtime.cluster import configure_group, ensure_topics
 from runtime.kafka import consumer, producer, translated
@@ -31,6 +35,9 @@ from schemas.orders import DecodeOrder, PlanOrder
 from schemas.record import Record, decode, encode
 
 _log = structlog.get_logger("ingest")
+_DELIVERY_SECONDS = 0.02
+"""How long to look for delivery reports, or for another order, before looking for the other."""
+_HELD_ORDERS = 64
 _TRIES = 3
 """Of an order that failed for a reason that may pass, such as an object store that does not answer."""
 
@@ -46,6 +53,7 @@ class _Work:
     at: TopicPartition
     """Where it lies in the topic."""
     cancel: threading.Event = field(default_factory=threading.Event)
+    delivery: Delivery = field(default_factory=Delivery)
     future: Future[None] | None = None
 
     def alive(self) -> None:
@@ -68,6 +76,10 @@ class IngestService:
         self._events = settings.topic_set.events
         self._orders = settings.topic_set.orders_ingest
         self._work: _Work | None = None
+        self._waiting: deque[KafkaMessage] = deque()
+        self._paused = False
+        self._sent: deque[_Work] = deque()
+        """Done but for the brokers' answers, oldest first."""
         self._consumer: Consumer | None = None
         self._outbox: Outbox | None = None
         self._worker: Worker | None = None
@@ -86,28 +98,30 @@ class IngestService:
 
     @property
     def busy(self) -> bool:
-        """Whether an order is under way."""
-        return self._work is not None
+        """Whether an order is under way or not committed yet."""
+        return self._work is not None or bool(self._sent)
 
     def step(self, timeout: float) -> None:
         """Take an order, or look after the one under way, for at most about `timeout` seconds.
 
-        Raises BrokerError; then the order under way is not committed and runs again elsewhere.
+        Raises BrokerError; then what was not committed runs again elsewhere.
         """
-        if self._work is None:
-            message = self._poll(timeout)
-            if message is not None:
-                self._begin(message)
-            return
-        self._await(self._work, timeout)
         if self._work is not None:
-            self._keep_membership()
+            self._await(self._work, timeout)
+            self._receive(0)
+        elif not self._waiting:
+            self._receive(min(timeout, _DELIVERY_SECONDS) if self._sent else timeout)
+        self._commit_delivered()
+        if self._work is None and self._waiting:
+            self._begin(self._waiting.popleft())
 
     def drain(self, deadline: float) -> None:
         """Finish the order under way if there is time; else it runs again elsewhere."""
-        while self._work is not None and time.monotonic() < deadline:
-            self._await(self._work, min(0.5, max(deadline - time.monotonic(), 0)))
-            self._keep_membership()
+        while self.busy and time.monotonic() < deadline:
+            if self._work is not None:
+                self._await(self._work, min(0.5, max(deadline - time.monotonic(), 0)))
+            self._receive(0)
+            self._commit_delivered()
 
     def close(self) -> None:
         if self._work is not None:
@@ -127,22 +141,21 @@ class IngestService:
         assert self._consumer is not None, "start() comes first"
         return self._consumer
 
-    def _keep_membership(self) -> None:
-        """Poll with all partitions paused. What comes even so, of a partition assigned just now, is read
-        again later."""
-        with translated("pausing orders"):
-            self._group.pause(self._group.assignment())
-        message = self._poll(0)
-        if message is not None:
-            with translated("returning an order"):
-                self._group.seek(_place(message))
-
-    def _poll(self, timeout: float) -> KafkaMessage | None:
+    def _receive(self, timeout: float) -> None:
+        """Poll, which also keeps the membership, and hold what comes."""
+        full = len(self._waiting) >= _HELD_ORDERS
+        if full != self._paused:
+            with translated("pausing orders"):
+                change = self._group.pause if full else self._group.resume
+                change(self._group.assignment())
+            self._paused = full
         message = self._group.poll(timeout)
-        if message is not None and (error := message.error()) is not None:
+        if message is None:
+            return
+        if (error := message.error()) is not None:
             _log.warning("orders_unreadable", reason=error.str())
-            return None
-        return message
+        else:
+            self._waiting.append(message)
 
     def _begin(self, message: KafkaMessage) -> None:
         work = _Work(_place(message))
@@ -160,7 +173,7 @@ class IngestService:
         work.future = self._executor.submit(self._carry_out, order, work)
 
     def _await(self, work: _Work, timeout: float) -> None:
-        """Wait a while for the order under way; commit it if it is done."""
+        """Wait a while for the order under way."""
         assert work.future is not None
         wait([work.future], timeout)
         if not work.future.done():
@@ -168,11 +181,18 @@ class IngestService:
         self._work = None
         try:
             work.future.result()
-            self._commit(work)
+            self._sent.append(work)
         except _Abandoned:
             _log.info("order_abandoned", partition=work.at.partition, offset=work.at.offset)
-        with translated("resuming orders"):
-            self._group.resume(self._group.assignment())
+
+    def _commit_delivered(self) -> None:
+        """Commit what the brokers have in full. Delivery reports come to the worker's thread: while it
+        decodes, it serves them itself."""
+        if self._sent and self._work is None:
+            assert self._outbox is not None
+            self._executor.submit(self._outbox.poll, _DELIVERY_SECONDS).result()
+        while self._sent and self._sent[0].delivery.outstanding == 0:
+            self._commit(self._sent.popleft())
 
     def _commit(self, work: _Work) -> None:
         """An order whose partition has gone elsewhere stays uncommitted: it runs again there."""
@@ -184,9 +204,10 @@ class IngestService:
             _log.warning("order_not_committed", reason=str(error))
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        work = self._work
-        if work is not None and work.at.partition in [p.partition for p in partitions]:
-            work.cancel.set()
+        gone = {partition.partition for partition in partitions}
+        self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
+        if self._work is not None and self._work.at.partition in gone:
+            self._work.cancel.set()
 
     # The worker's thread
 
@@ -203,7 +224,6 @@ class IngestService:
         except Exception as error:
             _log.exception("order_failed", job=order.job)
             self._fail(order, f"{type(error).__name__}: {error}", 1)
-        self._outbox.flush()
 
     def _attempt(self, order: Record, work: _Work) -> None:
         assert self._worker is not None
@@ -212,7 +232,7 @@ class IngestService:
                 if isinstance(order, PlanOrder):
                     self._worker.plan(order, work.alive)
                 elif isinstance(order, DecodeOrder):
-                    self._worker.decode(order, work.alive)
+                    self._worker.decode(order, work.alive, work.delivery)
                 else:
                     _log.error("bad_order", job=order.job, kind=order.KIND)
                 return
@@ -237,6 +257,7 @@ class IngestService:
             exit_code=exit_code,
         )
         self._outbox.send(self._events, encode(event), key=order.job)
+        self._outbox.flush()
 
 
 def _place(message: KafkaMessage) -> TopicPartition:

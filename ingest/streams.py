@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from confluent_kafka import Message
 
 from ingest.decode import DecodedFrame
-from runtime.outbox import Outbox
+from runtime.outbox import OnDelivery, Outbox
 from runtime.payload import BatchBase, Packer, PayloadEncoder
 from runtime.settings import Settings
 from schemas.errors import BrokerError
 from schemas.events import Progress, Role
 from schemas.frames import FrameFlag, StreamEnd, StreamStart
+from schemas.framing import ByteArray
 from schemas.job import JobSpec, stream_id
 from schemas.orders import DecodeOrder, SegmentRelease
 from schemas.plan import Plan, Segment
@@ -54,11 +55,39 @@ class FrameRun:
         return frame or next(self._frames, None)
 
 
+class Delivery:
+    """Counts the records of an order that the brokers have not taken yet. Changed by the thread that owns
+    the outbox; others may look."""
+
+    def __init__(self) -> None:
+        self.outstanding = 0
+
+    def track(self, then: OnDelivery | None = None) -> OnDelivery:
+        """The callback for one more record; it calls `then`."""
+        self.outstanding += 1
+
+        def delivered(message: Message) -> None:
+            self.outstanding -= 1
+            if then is not None:
+                then(message)
+
+        return delivered
+
+
 class StreamSender:
-    """Sends the streams of one order. `alive` is called between batches and may raise to abandon it."""
+    """Sends the streams of one order. `alive` is called between batches and may raise to abandon it.
+
+    Nothing is waited for at the end: `delivery` tells when the brokers have everything.
+    """
 
     def __init__(
-        self, settings: Settings, outbox: Outbox, order: DecodeOrder, plan: Plan, alive: Callable[[], None]
+        self,
+        settings: Settings,
+        outbox: Outbox,
+        order: DecodeOrder,
+        plan: Plan,
+        alive: Callable[[], None],
+        delivery: Delivery,
     ) -> None:
         """Raises UsageError or RecordTooLargeError before work starts."""
         spec = order.spec
@@ -66,7 +95,7 @@ class StreamSender:
         self._settings, self._outbox, self._order, self._plan = settings, outbox, order, plan
         self._frames_topic, self._swaps_topic = topics.frames(spec.lane), topics.swaps(spec.lane)
         self._events_topic = topics.events
-        self._alive = alive
+        self._alive, self._delivery = alive, delivery
         self._encoder = PayloadEncoder(plan.format, spec.plan.payload, spec.plan.jpeg_quality)
         self._keys = frozenset(plan.keys)
         self.missing = 0
@@ -94,12 +123,12 @@ class StreamSender:
             sent += not is_context
             end = pts + duration
             if record is not None:
-                self._outbox.send(self._frames_topic, record, stream, release.partition)
+                self._frames(record, stream, release.partition)
                 progress.frames(sent)
                 self._alive()
         record = packer.flush()
         if record is not None:
-            self._outbox.send(self._frames_topic, record, stream, release.partition)
+            self._frames(record, stream, release.partition)
         new = warnings - before
         if sent < segment.frames:
             new["frames_missing"] += segment.frames - sent
@@ -155,13 +184,14 @@ class StreamSender:
 
         return offset
 
-    def _both(
-        self, record: Record, stream: str, partition: int, delivered: Callable[[Message], None] | None = None
-    ) -> None:
+    def _frames(self, record: ByteArray, stream: str, partition: int, then: OnDelivery | None = None) -> None:
+        self._outbox.send(self._frames_topic, record, stream, partition, self._delivery.track(then))
+
+    def _both(self, record: Record, stream: str, partition: int, then: OnDelivery | None = None) -> None:
         """Send a control record on frames and swaps: an assembler may have paused its frames."""
         value = encode(record)
-        self._outbox.send(self._frames_topic, value, stream, partition, delivered)
-        self._outbox.send(self._swaps_topic, value, stream, partition)
+        self._frames(value, stream, partition, then)
+        self._outbox.send(self._swaps_topic, value, stream, partition, self._delivery.track())
 
     def _packer(self, stream: str, offset: Callable[[], int]) -> Packer:
         order, plan = self._order, self._plan

@@ -12,7 +12,7 @@ import structlog
 from ingest.decode import InputDecoder
 from ingest.plan import plan_orders, plan_segments
 from ingest.scan import Scan, scan
-from ingest.streams import FrameRun, StreamSender
+from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
 from runtime.settings import Settings
@@ -50,7 +50,7 @@ class Worker:
             self._input[2].close()
             self._input = None
 
-    def plan(self, order: PlanOrder, alive: Callable[[], None]) -> Plan:
+    def plan(self, order: PlanOrder, alive: Callable[[], None]) -> None:
         """Scan the input, store sides and plan, tell control. Raises InputError, UsageError,
         RecordTooLargeError, StoreError."""
         spec = order.spec
@@ -70,17 +70,17 @@ class Worker:
         self._store.put(name, encode(plan).tobytes())
         event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
         self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
-        return plan
+        self._outbox.flush()
 
     def _check(self, found: Scan, spec: JobSpec) -> None:
         check_record_size(found.format, self._settings.kafka.record_limit)
         PayloadEncoder(found.format, spec.plan.payload, spec.plan.jpeg_quality)
 
-    def decode(self, order: DecodeOrder, alive: Callable[[], None]) -> None:
-        """Send the streams of an order; all records are delivered when it returns."""
+    def decode(self, order: DecodeOrder, alive: Callable[[], None], delivery: Delivery) -> None:
+        """Send the streams of an order; `delivery` tells when the brokers have all of it."""
         decoder = self._open(order)
         plan = decoder.plan
-        sender = StreamSender(self._settings, self._outbox, order, plan, alive)
+        sender = StreamSender(self._settings, self._outbox, order, plan, alive, delivery)
         releases = sorted(order.releases, key=lambda release: release.segment)
         segments = [plan.segments[release.segment] for release in releases]
         warnings: Counter[str] = Counter()
@@ -92,7 +92,6 @@ class Worker:
         except BaseException:
             self.close()  # the decoder may stand anywhere
             raise
-        self._outbox.flush()
         _log.info(
             "order_decoded",
             job=order.job,

@@ -1,0 +1,97 @@
+"""Odd pixel formats become planar ones; where only the packing differs, every sample stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import av
+import numpy as np
+import pytest
+
+from ingest.travel import Traveller, travel_format
+from runtime.payload import frame_planes
+from schemas.errors import InputError
+from schemas.frames import VideoFormat
+
+pytestmark = pytest.mark.unit
+
+REPACKED = {
+    "nv12": "yuv420p",
+    "nv21": "yuv420p",
+    "nv16": "yuv422p",
+    "nv24": "yuv444p",
+    "yuyv422": "yuv422p",
+    "uyvy422": "yuv422p",
+    "yuva420p": "yuv420p",
+    "p010le": "yuv420p10le",
+    "p012le": "yuv420p12le",
+    "p016le": "yuv420p16le",
+    "p210le": "yuv422p10le",
+    "y210le": "yuv422p10le",
+    "yuv420p10be": "yuv420p10le",
+    "yuv422p16be": "yuv422p16le",
+    "yuva444p10le": "yuv444p10le",
+    "gray10be": "gray10le",
+    "gray16be": "gray16le",
+    "ya8": "gray",
+}
+
+
+def noise(video: VideoFormat) -> av.VideoFrame:
+    frame = av.VideoFrame(video.width, video.height, video.pixel_format)
+    rng = np.random.default_rng(5)
+    for plane in frame_planes(frame, video):
+        plane[:] = rng.integers(0, 1 << video.pixels.depth, plane.shape)
+    return frame
+
+
+@pytest.mark.parametrize("name", REPACKED)
+def test_other_packings_keep_every_sample(name: str) -> None:
+    video = VideoFormat(width=64, height=48, pixel_format=REPACKED[name])
+    original = noise(video)
+    warnings: Counter[str] = Counter()
+    back = Traveller(video, warnings).normalise(original.reformat(format=name))
+    for got, sent in zip(frame_planes(back, video), frame_planes(original, video), strict=True):
+        assert np.array_equal(got, sent)
+    assert travel_format(name) == REPACKED[name]
+    assert +warnings == Counter()
+
+
+def test_planar_frames_are_passed_on_as_they_are() -> None:
+    video = VideoFormat(width=35, height=21, pixel_format="yuv420p")
+    for name in ("yuv420p", "yuvj420p", "yuva420p"):
+        frame = av.VideoFrame(35, 21, name)
+        assert Traveller(video, Counter()).normalise(frame) is frame
+
+
+@pytest.mark.parametrize("name", ["rgb24", "bgra", "gbrp"])
+@pytest.mark.parametrize(
+    ("rgb", "yuv"),
+    [((255, 255, 255), (235, 128, 128)), ((0, 0, 0), (16, 128, 128)), ((255, 0, 0), (63, 102, 240))],
+)
+def test_rgb_becomes_limited_range_bt709(
+    name: str, rgb: tuple[int, int, int], yuv: tuple[int, int, int]
+) -> None:
+    """Expected: ITU-R BT.709, 8 bit: Y = 16 + 219 (0.2126 R + 0.7152 G + 0.0722 B), chroma to 240."""
+    image = np.broadcast_to(np.array(rgb, np.uint8), (48, 64, 3))
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24").reformat(format=name)
+    video = VideoFormat(width=64, height=48, pixel_format=travel_format(name))
+    assert video.pixel_format == "yuv444p"
+    planes = frame_planes(Traveller(video, Counter()).normalise(frame), video)
+    for plane, value in zip(planes, yuv, strict=True):
+        assert np.abs(plane.astype(int) - value).max() <= 1
+
+
+def test_changes_of_size_and_format_are_counted() -> None:
+    video = VideoFormat(width=64, height=48, pixel_format="yuv420p")
+    warnings: Counter[str] = Counter()
+    traveller = Traveller(video, warnings)
+    for frame in (av.VideoFrame(128, 96, "yuv420p"), av.VideoFrame(64, 48, "yuv422p")):
+        changed = traveller.normalise(frame)
+        assert (changed.width, changed.height, changed.format.name) == (64, 48, "yuv420p")
+    assert warnings == {"frames_scaled": 1, "frames_converted": 1}
+
+
+def test_floating_point_samples_are_refused() -> None:
+    with pytest.raises(InputError, match="gbrpf32le"):
+        travel_format("gbrpf32le")
