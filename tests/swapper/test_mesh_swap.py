@@ -311,6 +311,28 @@ def test_video_stored_turned_is_swapped_as_if_upright(
         assert np.abs(np.rot90(picture, quarters).astype(int) - like).mean() < 1.5
 
 
+def test_video_of_samples_that_are_not_square_is_swapped_as_it_is_displayed(
+    engine: MeshEngine, source: SourceFace
+) -> None:
+    frames = faces.clip(FORMAT, 6)
+    narrow = FORMAT.model_copy(update={"width": 320, "sample_aspect": (2, 1)})
+    squeezed = faces.clip(narrow, 6)
+    expected = shown(frames, run(engine, source, frames))
+    for picture, like in zip(shown(squeezed, run(engine, source, squeezed)), expected, strict=True):
+        like = cv2.resize(like, (320, 524), interpolation=cv2.INTER_AREA)
+        assert np.abs(picture.astype(int) - like).mean() < 1.5
+
+
+def test_dark_face_stays_dark(engine: MeshEngine, source: SourceFace) -> None:
+    bright = faces.bgr(faces.clip(SMALL, 1)[0].planes, SMALL)
+    one = faces.picture_frame((bright * 0.2).astype(np.uint8), SMALL)
+    (swap,) = run(engine, source, [one])
+    (patch,) = swap.patches
+    was = one.planes[0][patch.y : patch.y + patch.height, patch.x : patch.x + patch.width]
+    assert abs(float(patch.planes[0].mean()) - float(was.mean())) < 4
+    assert patch.planes[0].max() < 90
+
+
 def test_mouth_that_opens_stays_the_targets(
     engine: MeshEngine, source: SourceFace, clip: list[Frame], swapped: list[FrameSwap]
 ) -> None:

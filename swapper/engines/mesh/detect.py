@@ -57,7 +57,7 @@ class Detector:
         return _merged(found, 1 / (1 + np.exp(-odds[hits])))
 
 
-def input_size(width: int, height: int) -> tuple[int, int]:
+def input_size(width: float, height: float) -> tuple[int, int]:
     """(width, height) to which a picture is scaled before detection."""
     scale = INPUT_SIDE / max(width, height)
     return max(1, round(width * scale)), max(1, round(height * scale))

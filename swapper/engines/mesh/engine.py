@@ -197,13 +197,14 @@ class MeshEngine(Engine):
         for number, marks in _far_to_near(seen.faces):
             face = stream.faces[number]
             with self.stages("smooth"):
-                marks = face.smoother(marks, seconds, Square.of_landmarks(marks).side)
+                quiet = face.smoother(marks, seconds, Square.of_landmarks(marks).side)
+                quiet = quiet * np.array([1 / _aspect(form), 1, 1], np.float32)
             patch = self._painter.paint(
                 frame.planes,
                 form.pixels,
                 meaning,
                 stream.yuv(meaning),
-                marks,
+                quiet,
                 face.light,
                 look,
                 patches,
@@ -219,27 +220,37 @@ def _far_to_near(faces: Mapping[int, Landmarks]) -> list[tuple[int, Landmarks]]:
     return sorted(faces.items(), key=lambda item: (float(np.ptp(item[1][:, 1])), item[0]))
 
 
+def _aspect(form: VideoFormat) -> float:
+    """Width of a sample over its height. Faces are looked at and followed as they are displayed, in
+    units of a sample's height; only to paint, x is counted in samples again."""
+    wide, high = form.sample_aspect
+    return wide / high if wide > 0 and high > 0 else 1.0
+
+
 def _find(detector: Detector, frame: Frame, min_score: float) -> list[Square]:
     """Squares around the faces of a frame that the detector knows upright, the largest first."""
     form = frame.format
-    width, height = input_size(form.width, form.height)
+    shown_width = form.width * _aspect(form)
+    width, height = input_size(shown_width, form.height)
     quarters = form.rotation // 90
     image = scaled(frame.planes, samples(form), width, height)
     upright = np.ascontiguousarray(np.rot90(image, quarters))
-    scale = np.array([form.width / width, form.height / height], np.float32)
+    scale = np.array([shown_width / width, form.height / height], np.float32)
 
-    def stored(points: Any) -> Any:
+    def shown(points: Any) -> Any:
         return (unturned(points, upright.shape[1], upright.shape[0], quarters) + 0.5) * scale - 0.5
 
     found = []
     for face in detector(upright, min_score):
         size = (face.size[::-1] if quarters % 2 else face.size) * scale
-        found.append(Detection(face.score, stored(face.centre), size, stored(face.points)))
+        found.append(Detection(face.score, shown(face.centre), size, shown(face.points)))
     found.sort(key=lambda face: -float(face.size.max()))
     return [Square.of_detection(face) for face in found]
 
 
 def _look(mesh: Mesh, frame: Frame, square: Square) -> tuple[Landmarks, float]:
     form = frame.format
-    image = warped(frame.planes, form.pixels, samples(form), square.matrix(), SIDE)
+    matrix = square.matrix()
+    matrix[0] /= _aspect(form)
+    image = warped(frame.planes, form.pixels, samples(form), matrix, SIDE)
     return mesh(image, square)

@@ -14,7 +14,8 @@ from swapper.engines.mesh.sampling import Rgb
 from swapper.engines.mesh.topology import LEFT_EYE_OUTER, RIGHT_EYE_OUTER, VERTICES
 
 Landmarks = npt.NDArray[np.float32]
-"""(468, 3): x, y in luma samples of the frame, z in the same unit, smaller is nearer."""
+"""(468, 3): x, y in luma samples of the frame (x stretched to square ones where samples are not),
+z in the same unit, smaller is nearer."""
 
 SIDE = 192
 """Side of the square that the model sees."""
