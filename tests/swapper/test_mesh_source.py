@@ -129,6 +129,12 @@ def test_small_face_in_a_large_picture_is_found(engine: MeshEngine, picture: Bgr
     assert np.linalg.norm(marks[:, :2] - true, axis=1).mean() < 3
 
 
+def test_large_picture_is_shrunk(picture: Bgr) -> None:
+    large = cv2.resize(picture, (3500, 3500), interpolation=cv2.INTER_NEAREST)
+    assert decode(encoded(large, ".jpg"), 1).shape == (3072, 3072, 3)
+    assert decode(encoded(picture), 1).shape == picture.shape
+
+
 def test_of_several_faces_the_largest_is_taken(picture: Bgr) -> None:
     scene = np.full((512, 1024, 3), 90, np.uint8)
     scene[:, 512:] = picture

@@ -184,7 +184,7 @@ class MeshEngine(Engine):
             if last:
                 decided += stream.tracker.finish()
             return [self._paint(stream, seen) for seen in decided]
-        except (cv2.error, RuntimeError) as error:
+        except Exception as error:  # ONNX Runtime and OpenCV raise kinds of their own
             raise EngineError(f"engine mesh: {error}") from error
 
     def _paint(self, stream: _Stream, seen: Seen) -> FrameSwap:

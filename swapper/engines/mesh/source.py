@@ -14,6 +14,8 @@ from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
 from swapper.engines.mesh.sampling import unturned
 from swapper.engines.mesh.texture import Picture
 
+_LONGEST = 3072
+"""Larger pictures are shrunk: a texture has 512 texels, and every view of a picture costs time."""
 _MIN_SCORE = 0.5
 _MIN_BELIEF = 0.95
 """Of each look but the first: real faces give 1.00 again and again, a cat gives 0.99 and then 0.91."""
@@ -28,13 +30,20 @@ Shift = npt.NDArray[np.float32]
 
 
 def decode(data: bytes, number: int) -> Picture:
-    """B G R, 8 bit, upright after its EXIF tag. Raises InputError for what is no picture."""
+    """B G R, 8 bit, upright after its EXIF tag, sides at most 3072.
+
+    Raises InputError for what is no picture.
+    """
     try:
         picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
     except cv2.error:
         picture = None
     if picture is None:
         raise InputError(f"source picture {number} is no picture that can be read")
+    scale = _LONGEST / max(picture.shape[:2])
+    if scale < 1:
+        size = (round(picture.shape[1] * scale) or 1, round(picture.shape[0] * scale) or 1)
+        picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
     return picture.astype(np.uint8, copy=False)
 
 
