@@ -22,7 +22,7 @@ from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ingest.packets import decoded_frames
+from ingest.packets import decoded_frames, use_one_thread
 from ingest.probe import open_input, video_stream
 from ingest.travel import Traveller
 from schemas.errors import InputError
@@ -151,7 +151,7 @@ def _open(path: str, hwaccel: HWAccel | None) -> _Opened:
     with stack:
         container = stack.enter_context(open_input(path, hwaccel))
         stream = video_stream(container)
-        stream.thread_type = "AUTO"
+        use_one_thread(stream)
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = av.stream.Discard.all

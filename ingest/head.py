@@ -11,7 +11,7 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ingest.packets import packets_of
+from ingest.packets import packets_of, use_one_thread
 
 HEAD_PACKETS = 64
 """Packets that are decoded at most to see the first group of pictures, and again after the second key."""
@@ -38,7 +38,7 @@ class Head:
 
 def read_head(container: InputContainer, stream: VideoStream) -> Head:
     """Decode the first group of pictures, then a little from the second key frame on."""
-    stream.thread_type = "SLICE"
+    use_one_thread(stream)
     head = Head()
     packets = _video_packets(container, stream)
     key: _Packet | None = None

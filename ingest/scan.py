@@ -18,7 +18,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from ingest.head import Head
-from ingest.packets import decoded_frames, packets_of
+from ingest.packets import decoded_frames, packets_of, use_one_thread
 from ingest.probe import Probe, open_input, probe, video_stream
 from runtime.sides import SidesSummary, SidesWriter
 from schemas.errors import InputError
@@ -180,7 +180,7 @@ def _decoded_timeline(
     last = 0
     with open_input(path) as container:
         stream = video_stream(container)
-        stream.thread_type = "AUTO"
+        use_one_thread(stream)
         for frame in decoded_frames(container, stream, warnings):
             alive()
             if frame.key_frame:

@@ -17,7 +17,7 @@ from runtime.outbox import Outbox
 from runtime.payload import decode as decode_planes
 from runtime.settings import Settings
 from runtime.store import Store
-from schemas.events import Failed, Planned, Progress
+from schemas.events import Failed, Planned, Progress, Warned
 from schemas.frames import FrameBatch, FrameFlag, PayloadCodec, StreamEnd, StreamStart
 from schemas.job import JobSpec, Lane, PlanSpec, stream_id
 from schemas.orders import DecodeOrder, PlanOrder, SegmentRelease
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.broker
 class Ingest:
     """A running service, and what a scheduler does with it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, wanted: Callable[[Record], bool] = lambda order: True) -> None:
         self.settings = settings
         ensure_topics(settings)
-        self.service = IngestService(settings)
+        self.service = IngestService(settings, wanted)
         self.service.start()
         self._outbox = Outbox(producer(settings.kafka, "test"))
 
@@ -210,6 +210,25 @@ def test_a_frame_over_the_record_limit_fails_the_job_before_work_starts(
     assert isinstance(failed, Failed)
     assert "record_limit" in failed.reason
     assert "460800" in failed.reason
+
+
+def test_a_job_that_wants_nvdec_is_warned_where_there_is_no_gpu(ingest: Ingest, tmp_path: Path) -> None:
+    clip = make_clip(tmp_path / "clip.mp4", 25)
+    spec = spec_of(clip, decoder="nvdec")
+    plan = ingest.plan(spec)
+    ingest.decode(spec, plan)
+    assert [e.name for e in ingest.events() if isinstance(e, Warned)] == ["nvdec_unavailable"]
+    assert [e.count for e in ingest.ends(spec.lane) if isinstance(e, StreamEnd)] == [25]
+
+
+def test_orders_that_nobody_wants_any_more_are_passed_over(kafka: Settings, tmp_path: Path) -> None:
+    running = Ingest(kafka, wanted=lambda order: order.job != "ended")
+    clip = make_clip(tmp_path / "clip.mp4", 25)
+    running.order(PlanOrder(job="ended", spec=spec_of(clip, "ended")))
+    running.plan(spec_of(clip, "clip"))
+    running.until(lambda: committed(kafka) == 2)
+    running.close()
+    assert [e.job for e in running.events() if isinstance(e, Planned)] == ["clip"]
 
 
 def test_rubbish_among_the_orders_is_passed_over(ingest: Ingest, tmp_path: Path) -> None:
