@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import structlog
-from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka import TopicPartition
 
 from runtime.jobs import JobBoard
-from runtime.kafka import reader, translated
+from runtime.kafka import bounds, reader, translated
 from runtime.settings import Settings
 from schemas.errors import RecordError
 from schemas.events import Finished, Planned, Progress, Role
@@ -43,9 +43,9 @@ class Watcher:
         self._board = JobBoard(settings, "watch")
         self._events = reader(settings.kafka, "watch", overrides={"fetch.wait.max.ms": 50})
         topic = settings.topic_set.events
+        _, end = bounds(self._events, topic, 0)
         with translated("reading events"):
-            _, end = self._events.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-            self._events.assign([TopicPartition(topic, 0, end if end >= 0 else OFFSET_END)])
+            self._events.assign([TopicPartition(topic, 0, end)])
 
     def poll(self, timeout: float) -> Status:
         """Take in what happened, waiting up to `timeout` seconds for something to."""

@@ -13,14 +13,13 @@ from pathlib import Path
 import av
 import cv2
 import numpy as np
-from confluent_kafka import TopicPartition
 
 from control import admission, local
 from control.cli.progress import Display
 from control.cli.swap import follow
 from demo.assets import astronaut, carphone
 from runtime import logs
-from runtime.kafka import reader
+from runtime.kafka import bounds, reader
 from runtime.settings import LogSettings, Settings, load
 from runtime.store import Store
 from schemas.errors import FacestreamError
@@ -101,9 +100,7 @@ def records(settings: Settings) -> dict[str, int]:
     counts = {}
     for name, topic in sorted(client.list_topics(timeout=10).topics.items()):
         if name.startswith(settings.topic_prefix):
-            marks = [
-                client.get_watermark_offsets(TopicPartition(name, p), timeout=10) for p in topic.partitions
-            ]
+            marks = [bounds(client, name, p) for p in topic.partitions]
             if total := sum(high - low for low, high in marks):
                 counts[name.removeprefix(settings.topic_prefix)] = total
     client.close()

@@ -146,6 +146,15 @@ def _open_nvdec(path: str) -> tuple[HWAccel | None, _Opened]:
         return None, _open(path, None)
 
 
+def probe_nvdec() -> str | None:
+    """Why NVDEC cannot be used here; None if its device opens."""
+    try:
+        HWAccel("cuda", allow_software_fallback=False).create(av.Codec("h264", "r"))
+    except (av.FFmpegError, NotImplementedError) as error:
+        return f"no CUDA device opens: {error}"
+    return None
+
+
 def _open(path: str, hwaccel: HWAccel | None) -> _Opened:
     stack = ExitStack()
     with stack:

@@ -8,12 +8,13 @@ setting can be changed without a change of code.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from runtime.settings import KafkaSettings
@@ -50,6 +51,14 @@ _MOVED = {
 """Errors that say: somebody else owns the work now."""
 
 
+_NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""Errors of a partition that is being set up, or moves between brokers."""
+
+
 def broker_error(doing: str, error: Exception) -> BrokerError:
     """One clear line for what a client reported. An AssignmentError where the work moved elsewhere."""
     cause = error.args[0] if error.args else error
@@ -66,6 +75,25 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except (KafkaException, BufferError) as error:
         raise broker_error(doing, error) from error
+
+
+def bounds(client: Consumer, topic: str, partition: int, seconds: float = 10.0) -> tuple[int, int]:
+    """(first offset, next offset) of a partition; waits while it has no leader, as right after a start.
+
+    Raises BrokerError.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            found = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                raise broker_error(f"asking for the end of {topic}", error) from error
+            time.sleep(0.05)
+            continue
+        if found is None:
+            raise BrokerError(f"asking for the end of {topic}: no answer within {seconds:g} s")
+        return found
 
 
 def producer(kafka: KafkaSettings, role: str, overrides: Config | None = None) -> Producer:

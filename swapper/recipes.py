@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 
-from runtime.store import Store
-
 from runtime.jobs import JobBoard
+from runtime.store import Store
 from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import open_engine
 from swapper.runner import Recipe

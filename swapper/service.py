@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.store import Store
-
 from runtime.cluster import configure_group, configure_share_group
 from runtime.jobs import JobBoard
 from runtime.kafka import producer
 from runtime.outbox import Outbox
 from runtime.settings import Settings
+from runtime.store import Store
 from schemas.job import Lane
 from swapper.grouped import GroupReader
 from swapper.pipeline import Pipeline, Topics

@@ -15,7 +15,7 @@ from rich.table import Table
 from assembler.encoders import probe_encoder
 from control import local
 from control.cli.options import ENCODERS, bootstrap_options, load_settings
-from ingest import nvdec
+from ingest.decode import probe_nvdec
 from runtime import logs
 from runtime.cluster import broker_configuration
 from runtime.settings import LogSettings, Settings
@@ -68,8 +68,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def _gpu() -> Iterator[Finding]:
-    reason = nvdec.unavailable()
-    yield Finding("NVDEC", reason is None, reason or "PyNvVideoCodec opens")
+    reason = probe_nvdec()
+    yield Finding("decoder NVDEC", reason is None, reason or "a CUDA device opens")
     import onnxruntime
 
     providers = onnxruntime.get_available_providers()

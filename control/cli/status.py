@@ -18,7 +18,6 @@ from runtime.settings import LogSettings
 from schemas.errors import UsageError
 from schemas.job import JobRecord
 
-
 _PIPE_WIDTH = 400
 """Columns where nobody looks: nothing shall be cut."""
 

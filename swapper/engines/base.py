@@ -19,6 +19,9 @@ Plane = npt.NDArray[Any]
 """One plane of samples, (rows, columns), uint8 for 8-bit formats and uint16 above."""
 
 
+_NO_FLAGS = SwapFlag(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One frame as an engine sees it. `planes` share memory with the Kafka message: read only."""
@@ -49,7 +52,7 @@ class FrameSwap:
 
     seq: int
     patches: tuple[PatchPixels, ...] = ()
-    flags: SwapFlag = SwapFlag(0)
+    flags: SwapFlag = _NO_FLAGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,7 @@ FORMAT = VideoFormat(width=64, height=48, pixel_format="yuv420p")
 
 
 def job(name: str, priority: int = 0) -> JobRecord:
-    return JobRecord(
-        job=name, spec=JobSpec(job=name, input="in.mp4", output="out.mp4", priority=priority)
-    )
+    return JobRecord(job=name, spec=JobSpec(job=name, input="in.mp4", output="out.mp4", priority=priority))
 
 
 def plan(name: str, segments: int, size: int = 100, run: int = 1) -> Plan:
