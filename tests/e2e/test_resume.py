@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 
 from runtime.cluster import ensure_topics
 from runtime.jobs import JobBoard
-from runtime.kafka import bounds, consumer, producer, reader
+from runtime.kafka import consumer, producer, reader
 from runtime.outbox import Outbox
 from runtime.settings import Settings
 from runtime.store import Store
@@ -67,7 +67,7 @@ def rerun(settings: Settings, frames: str, swaps_to: str, start: TopicPartition,
     topics = settings.topic_set
     with JobBoard(settings, "test") as board, Outbox(producer(settings.kafka, "test")) as outbox:
         recipes = RecipeBook(board, Store.of(settings), settings.models_dir)
-        names = Topics(frames, swaps_to, topics.dead, f"{topics.prefix}leases")
+        names = Topics(frames, swaps_to, topics.dead, topics.events)
         pipeline = Pipeline(Runner(recipes), outbox, names, 4)
         worker = GroupReader(settings, group, frames, pipeline)
         pipeline.start()
@@ -108,7 +108,6 @@ def values(settings: Settings, topic: str) -> list[tuple[int, int, bytes]]:
     client = reader(settings.kafka, "test")
     found = []
     for partition in range(settings.topics.frame_partitions):
-        _, end = bounds(client, topic, partition)
         client.assign([TopicPartition(topic, partition, 0)])
         while True:
             message = client.poll(10)
