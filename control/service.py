@@ -8,16 +8,19 @@ is fenced.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
 import structlog
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
+from prometheus_client import Gauge
 
 from control.scheduler import Limits, Scheduler, Write
 from runtime.cluster import ensure_topics
 from runtime.kafka import consumer, transactional_producer, translated
+from runtime.metrics import REGISTRY
 from runtime.outbox import TransactionalOutbox
 from runtime.settings import Settings
 from runtime.store import Store
@@ -31,6 +34,8 @@ from schemas.record import Record, decode, encode
 from schemas.segments import SegmentRecord
 
 _log = structlog.get_logger("control")
+_IN_FLIGHT = Gauge("facestream_control_in_flight", "Released, not encoded yet", ["unit"], registry=REGISTRY)
+_JOBS = Gauge("facestream_control_jobs", "Jobs that have not ended", ["state"], registry=REGISTRY)
 _TURN_RECORDS = 500
 _WORKER_GONE_SECONDS = 10.0
 
@@ -86,6 +91,7 @@ class ControlService:
         if writes or messages:
             self._commit(writes)
         self._clean()
+        self._measure()
 
     def drain(self, deadline: float) -> None:
         """Nothing to finish: every turn ends committed."""
@@ -169,6 +175,15 @@ class ControlService:
                 _log.warning("cleaning_failed", job=job, reason=str(error))
         self._ended.clear()
 
+    def _measure(self) -> None:
+        segments, size = self._scheduler.in_flight
+        _IN_FLIGHT.labels("segments").set(segments)
+        _IN_FLIGHT.labels("bytes").set(size)
+        states = Counter(self._scheduler.jobs.values())
+        for state in JobState:
+            if not state.ended:
+                _JOBS.labels(state).set(states[state])
+
     # -- becoming the one ------------------------------------------------------------------------
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -189,18 +204,31 @@ class ControlService:
             transactional_producer(self._settings.kafka, "control", f"{self._topics.prefix}control")
         )
         jobs = [r for r in self._table(self._topics.jobs) if isinstance(r, JobRecord)]
-        running = [job for job in jobs if job.plan and not job.state.ended]
+        plans, lost = self._plans(jobs)
         self._scheduler = self._new_scheduler()
         writes = self._scheduler.restore(
             jobs,
-            {job.job: self._plan(job.plan) for job in running},
+            plans,
             [r for r in self._table(self._topics.segments) if isinstance(r, SegmentRecord)],
             [r for r in self._table(self._topics.checkpoints) if isinstance(r, Checkpoint)],
         )
+        for event in lost:
+            writes += self._scheduler.failed(event)
         self._active = True
         self._commit(writes)
-        ended = sum(job.state is JobState.DONE for job in jobs)
-        _log.info("in_charge", jobs=len(jobs), done=ended, running=len(running))
+        _log.info("in_charge", jobs=len(jobs), running=len(self._scheduler.jobs))
+
+    def _plans(self, jobs: list[JobRecord]) -> tuple[dict[str, Plan], list[Failed]]:
+        """Plans of the jobs that run, and a failure for each whose plan is gone."""
+        plans: dict[str, Plan] = {}
+        lost: list[Failed] = []
+        for job in jobs:
+            if job.plan and not job.state.ended:
+                try:
+                    plans[job.job] = self._plan(job.plan)
+                except FacestreamError as error:
+                    lost.append(Failed(job=job.job, role=Role.CONTROL, reason=str(error)))
+        return plans, lost
 
     def _table(self, topic: str) -> list[Record]:
         return list(read_table(self._settings, topic, "control").values())

@@ -46,6 +46,12 @@ def ensure_topics(settings: Settings, topics: Sequence[Topic] | None = None) -> 
         _check_pairs(settings, present)
 
 
+def await_topics(settings: Settings, seconds: float = 60.0) -> None:
+    """Wait until all topics are there: control makes them. Raises BrokerError naming one that is not."""
+    names = [topic.name for topic in settings.topic_set.definitions(settings.topic_sizes)]
+    _await_topics(kafka.admin(settings.kafka), names, seconds)
+
+
 def partitions(client: AdminClient, seconds: float = 30.0) -> dict[str, int]:
     """Partition count of each topic that is ready: every partition has a leader."""
     with translated("reading the cluster's topics"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import cast
 
 import structlog
@@ -46,7 +46,11 @@ class GroupReader:
         """Per stream: results sent, results acknowledged."""
         self._ended: set[tuple[str, int]] = set()
         self._acks: queue.SimpleQueue[tuple[Ticket, bool]] = queue.SimpleQueue()
-        self._held: Item | None = None
+        self._held: deque[Item] = deque()
+        """Items for which the pipeline had no room, oldest first."""
+        self._polled_at = time.monotonic()
+        self._poll_seconds = settings.kafka.max_poll_ms / 3000
+        self._paused = False
         self._clean: dict[int, bool] = {}
         self._entered: dict[int, int] = {}
         """First offset read of each partition; batches below it belong to streams that were read back."""
@@ -60,19 +64,13 @@ class GroupReader:
         """One turn: take in acknowledgements, commit, read one record."""
         self._pipeline.check()
         self._settle()
-        if self._held is not None and not self._offer(self._held):
-            self._pause()
-            message = self._consumer.poll(min(timeout, 0.02))
-            assert message is None or message.error() is not None, "a paused consumer gave a record"
-            return
-        message = self._consumer.poll(timeout)
-        if message is None:
-            return
-        error = message.error()
-        if error is not None:
-            _log.warning("consumer_error", error=error.str())
-            return
-        self._handle(message)
+        while self._held:
+            if not self._pipeline.offer(self._held[0], timeout):
+                self._keep_membership()
+                return
+            self._held.popleft()
+        self._pause(False)
+        self._poll(timeout)
 
     def close(self) -> None:
         """Commit what is finished and leave the group."""
@@ -95,8 +93,8 @@ class GroupReader:
             item = self._batch(cast(Message[FrameBatch], message), partition, offset)
         else:
             item = self._mark(message.record, partition, offset)
-        if item is not None and not self._offer(item):
-            self._pause()
+        if item is not None:
+            self._held.append(item)
 
     def _mark(self, record: Record, partition: int, offset: int) -> Item | None:
         key = (record.stream, record.epoch)
@@ -146,25 +144,32 @@ class GroupReader:
 
     # -- flow ------------------------------------------------------------------------------------
 
-    def _offer(self, item: Item) -> bool:
-        if self._pipeline.offer(item):
-            if self._held is item:
-                self._held = None
-                self._resume()
-            return True
-        self._held = item
-        return False
+    def _poll(self, timeout: float) -> None:
+        message = self._consumer.poll(timeout)
+        self._polled_at = time.monotonic()
+        if message is None:
+            return
+        error = message.error()
+        if error is not None:
+            _log.warning("consumer_error", error=error.str())
+            return
+        self._handle(message)
 
-    def _pause(self) -> None:
-        """Stop fetching but go on polling: also for partitions that came while paused."""
+    def _keep_membership(self) -> None:
+        """A long batch: poll before the group takes us for dead, with everything paused. Not sooner,
+        since pausing throws away what was fetched ahead."""
+        if time.monotonic() - self._polled_at > self._poll_seconds:
+            self._pause(True)
+            self._poll(0)
+
+    def _pause(self, wanted: bool) -> None:
+        """Also for partitions that came while paused: those begin unpaused."""
+        if not wanted and not self._paused:
+            return
         assigned = self._consumer.assignment()
         if assigned:
-            self._consumer.pause(assigned)
-
-    def _resume(self) -> None:
-        assigned = self._consumer.assignment()
-        if assigned:
-            self._consumer.resume(assigned)
+            (self._consumer.pause if wanted else self._consumer.resume)(assigned)
+        self._paused = wanted
 
     def _settle(self) -> None:
         while True:
@@ -218,9 +223,7 @@ class GroupReader:
             self._counts.pop(ticket.key, None)
             self._ended.discard(ticket.key)
             self._pipeline.put(Drop(ticket))
-        if isinstance(self._held, Read) and self._held.partition in lost:
-            self._held = None
-            self._resume()
+        self._held = deque(i for i in self._held if not isinstance(i, Read) or i.partition not in lost)
         for partition in lost:
             self._offsets.forget(partition)
             self._clean.pop(partition, None)

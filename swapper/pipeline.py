@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from prometheus_client import Counter, Gauge
 
+from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox
 from runtime.payload import decode as decode_planes
 from schemas.events import Progress, Role
@@ -24,6 +26,10 @@ from swapper.results import dead_record, encode_done
 from swapper.runner import Batch, Done, Runner
 
 _log = structlog.get_logger("swapper")
+_BATCHES = Counter("facestream_swapper_batches", "Frame batches answered", ["result"], registry=REGISTRY)
+_FRAMES = Counter("facestream_swapper_frames", "Frames answered, context included", registry=REGISTRY)
+_SECONDS = Counter("facestream_swapper_engine_seconds", "CPU time of the engines", registry=REGISTRY)
+_WAITING = Gauge("facestream_swapper_waiting_batches", "Batches between read and run", registry=REGISTRY)
 _PROGRESS_SECONDS = 1.0
 _GATHER = 8
 """How many waiting batches one run takes together at most."""
@@ -105,10 +111,10 @@ class Pipeline:
         for thread in self._threads:
             thread.start()
 
-    def offer(self, item: Item) -> bool:
-        """Put an item if there is room."""
+    def offer(self, item: Item, timeout: float) -> bool:
+        """Put an item if there is room within `timeout` seconds."""
         try:
-            self._input.put_nowait(item)
+            self._input.put(item, timeout=timeout)
         except queue.Full:
             return False
         return True
@@ -117,11 +123,8 @@ class Pipeline:
         """Put an item, waiting for room; raises what a stage could not handle."""
         while not self._stop.is_set():
             self.check()
-            try:
-                self._input.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-            return
+            if self.offer(item, 0.2):
+                return
 
     def check(self) -> None:
         """Raise the error that ended a stage, if one did."""
@@ -169,6 +172,7 @@ class Pipeline:
             self._outbox.poll()
 
     def _gather(self) -> list[_Decoded | End | Drop]:
+        _WAITING.set(self._input.qsize() + self._decoded.qsize())
         items = [self._take(self._decoded)]
         while len(items) < _GATHER:
             try:
@@ -209,6 +213,9 @@ class Pipeline:
 
     def _send(self, read: Read, done: Done) -> None:
         record = done.batch.record
+        _BATCHES.labels("failed" if done.failure else "done").inc()
+        _FRAMES.inc(len(record))
+        _SECONDS.inc(done.timings.get("engine", 0.0) / 1e3)
         if done.failure:
             _log.error(
                 "batch_failed", job=record.job, stream=record.stream, seq=record.seq, reason=done.failure

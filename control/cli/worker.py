@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from runtime import logs
+from runtime.cluster import await_topics
 from runtime.health import Health
 from runtime.heartbeat import Heartbeat
 from runtime.service import Service, run
@@ -22,6 +23,8 @@ def command(role: str, bootstrap: str | None) -> int:
         settings = settings.with_bootstrap(bootstrap)
     logs.configure(settings.log)
     health = Health(settings.http.stalled_seconds)
+    if role != Role.CONTROL:
+        await_topics(settings)
     heartbeat = Heartbeat(settings, Role(role), lambda: health.trouble() is None)
     heartbeat.start()
     try:

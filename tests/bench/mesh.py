@@ -119,5 +119,9 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
+def main() -> None:
     print(table(measure()))
+
+
+if __name__ == "__main__":
+    main()
