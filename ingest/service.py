@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import cast
@@ -24,6 +23,7 @@ from confluent_kafka import Message as KafkaMessage
 from ingest.streams import Delivery
 from ingest.worker import Worker
 from runtime.cluster import configure_group, ensure_topics
+from runtime.jobs import JobBoard
 from runtime.kafka import consumer, producer, translated
 from runtime.outbox import Outbox
 from runtime.settings import Settings
@@ -63,16 +63,12 @@ class _Work:
 
 
 class IngestService:
-    """One ingest worker. Driven by `runtime.service.run`.
-
-    `wanted` tells whether an order is still to be carried out; those of ended jobs can be passed over.
-    """
+    """One ingest worker. Driven by `runtime.service.run`. Orders of jobs that have ended are passed over."""
 
     name = "ingest"
 
-    def __init__(self, settings: Settings, wanted: Callable[[Record], bool] = lambda order: True) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._wanted = wanted
         self._events = settings.topic_set.events
         self._orders = settings.topic_set.orders_ingest
         self._work: _Work | None = None
@@ -80,6 +76,7 @@ class IngestService:
         self._paused = False
         self._sent: deque[_Work] = deque()
         """Done but for the brokers' answers, oldest first."""
+        self._board: JobBoard | None = None
         self._consumer: Consumer | None = None
         self._outbox: Outbox | None = None
         self._worker: Worker | None = None
@@ -90,6 +87,7 @@ class IngestService:
         ensure_topics(self._settings)
         group = f"{self._settings.topic_prefix}ingest"
         configure_group(self._settings, group)
+        self._board = JobBoard(self._settings, "ingest")
         self._outbox = Outbox(producer(self._settings.kafka, "ingest"))
         self._worker = Worker(self._settings, Store.of(self._settings), self._outbox)
         self._consumer = consumer(self._settings.kafka, group, "ingest")
@@ -133,6 +131,8 @@ class IngestService:
             self._consumer.close()
         if self._outbox is not None:
             self._outbox.close()
+        if self._board is not None:
+            self._board.close()
 
     # The consumer's thread
 
@@ -165,7 +165,8 @@ class IngestService:
             _log.error("bad_order", offset=message.offset(), reason=str(error))
             self._commit(work)
             return
-        if not self._wanted(order):
+        assert self._board is not None
+        if self._board.ended(order.job):
             _log.info("order_skipped", job=order.job, kind=order.KIND)
             self._commit(work)
             return

@@ -61,9 +61,9 @@ class JobBoard:
             return sorted(self._records.values(), key=lambda r: r.created_ns)
 
     def ended(self, job: str) -> bool:
-        """Whether nobody waits for the job any more: it ended, or is gone from the topic."""
+        """Whether a job is known to have ended; one that is not known may just be about to appear."""
         record = self.record(job)
-        return record is None or record.state.ended
+        return record is not None and record.state.ended
 
     def close(self) -> None:
         self._consumer.close()

@@ -19,7 +19,7 @@ from runtime.settings import Settings
 from runtime.store import Store
 from schemas.events import Failed, Planned, Progress, Warned
 from schemas.frames import FrameBatch, FrameFlag, PayloadCodec, StreamEnd, StreamStart
-from schemas.job import JobSpec, Lane, PlanSpec, stream_id
+from schemas.job import JobRecord, JobSpec, JobState, Lane, PlanSpec, stream_id
 from schemas.orders import DecodeOrder, PlanOrder, SegmentRelease
 from schemas.plan import Plan
 from schemas.record import Message, Record, decode, encode
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.broker
 class Ingest:
     """A running service, and what a scheduler does with it."""
 
-    def __init__(self, settings: Settings, wanted: Callable[[Record], bool] = lambda order: True) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
         ensure_topics(settings)
-        self.service = IngestService(settings, wanted)
+        self.service = IngestService(settings)
         self.service.start()
         self._outbox = Outbox(producer(settings.kafka, "test"))
 
@@ -221,14 +221,16 @@ def test_a_job_that_wants_nvdec_is_warned_where_there_is_no_gpu(ingest: Ingest, 
     assert [e.count for e in ingest.ends(spec.lane) if isinstance(e, StreamEnd)] == [25]
 
 
-def test_orders_that_nobody_wants_any_more_are_passed_over(kafka: Settings, tmp_path: Path) -> None:
-    running = Ingest(kafka, wanted=lambda order: order.job != "ended")
+def test_orders_of_ended_jobs_are_passed_over(ingest: Ingest, kafka: Settings, tmp_path: Path) -> None:
     clip = make_clip(tmp_path / "clip.mp4", 25)
-    running.order(PlanOrder(job="ended", spec=spec_of(clip, "ended")))
-    running.plan(spec_of(clip, "clip"))
-    running.until(lambda: committed(kafka) == 2)
-    running.close()
-    assert [e.job for e in running.events() if isinstance(e, Planned)] == ["clip"]
+    gone = spec_of(clip, "gone")
+    record = JobRecord(job="gone", spec=gone, state=JobState.CANCELLED)
+    ingest._outbox.send(kafka.topic_set.jobs, encode(record), key="gone")
+    ingest._outbox.flush()
+    ingest.order(PlanOrder(job="gone", spec=gone))
+    ingest.plan(spec_of(clip, "clip"))
+    ingest.until(lambda: committed(kafka) == 2)
+    assert [e.job for e in ingest.events() if isinstance(e, Planned)] == ["clip"]
 
 
 def test_rubbish_among_the_orders_is_passed_over(ingest: Ingest, tmp_path: Path) -> None:
