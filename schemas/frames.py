@@ -52,6 +52,11 @@ class VideoFormat(Model):
     rotation: int = 0
     """Degrees counter-clockwise to turn the stored picture upright for viewing: 0, 90, 180, 270."""
     field_order: Literal["progressive", "tt", "bb", "tb", "bt"] = "progressive"
+    mastering_display: str = ""
+    """HDR10 mastering display as `G(x,y)B(x,y)R(x,y)WP(x,y)L(max,min)`, chromaticities in 1/50000,
+    luminance in 1/10000 cd/m2 (the notation of x265 and SMPTE ST 2086); empty if unknown."""
+    light_level: tuple[int, int] = (0, 0)
+    """Largest and average light level of the content, cd/m2 (CTA 861.3); zeros if unknown."""
 
     @property
     def pixels(self) -> PixelFormat:

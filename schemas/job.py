@@ -8,14 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.frames import PayloadCodec
+from schemas.containers import CONTAINERS, suffix_of
+from schemas.frames import PayloadCodec, Rational
 from schemas.record import Model, Record, register
 from schemas.swaps import FailurePolicy
 
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
-
-CONTAINERS = ("mp4", "mov", "mkv")
-"""Output containers, by file suffix."""
 
 
 class Lane(StrEnum):
@@ -29,9 +27,15 @@ class EncodeSpec(Model):
     """How the picture is encoded. Part of the job, never of the machine: the same spec gives the same
     bytes (with CPU encoders of one version on one class of CPU)."""
 
-    encoder: Literal["libx264", "libx265", "ffv1", "h264_nvenc", "hevc_nvenc"] = "libx264"
-    quality: Annotated[int, Field(ge=0, le=51)] = 18
-    """Constant rate factor of x264/x265, constant QP of NVENC; 0 with libx264 is lossless. Not for ffv1."""
+    encoder: str = "libx264"
+    """One of `schemas.containers.ENCODERS`."""
+    quality: Annotated[int, Field(ge=0, le=63)] = 18
+    """Constant rate factor of x264, x265, AV1 and VP9, constant QP of NVENC; 0 with libx264 is lossless. Not
+    for ffv1."""
+    bitrate: Annotated[int, Field(ge=0)] = 0
+    """Bits a second that a segment shall not pass by more than a tenth; 0: constant quality alone."""
+    like_source: bool = False
+    """Cap each segment at the bit rate that the input's picture has on average."""
     preset: str = "medium"
     threads: Annotated[int, Field(ge=1, le=64)] = 4
     """x264's bytes change with the number of threads."""
@@ -65,6 +69,17 @@ class PlanSpec(Model):
     payload: PayloadCodec = PayloadCodec.RAW
     jpeg_quality: Annotated[int, Field(ge=1, le=100)] = 92
     decoder: Literal["cpu", "nvdec"] = "cpu"
+    fps: Rational | None = None
+    """Frame rate to resample to, by timestamps; frames that are left out are neither sent nor swapped."""
+    scale: tuple[int, int] | None = None
+    """(width, height) in which frames travel; 0 for one of them keeps the shape."""
+    trim_start: Rational | None = None
+    """Seconds of presentation time, from the input's first picture, before which all is left out."""
+    trim_end: Rational | None = None
+    upright: bool = False
+    """Turn rotated pictures upright before they travel, for containers without a display matrix."""
+    hdr: Literal["keep", "tonemap"] = "keep"
+    """Keep PQ and HLG as they are, or map them to BT.709 in 8 bit before they travel."""
 
 
 @register
@@ -84,21 +99,29 @@ class JobSpec(Record):
     plan: PlanSpec = PlanSpec()
     swap: SwapSpec = SwapSpec()
     encode: EncodeSpec = EncodeSpec()
+    audio: Literal["copy", "encode", "none"] = "copy"
+    """Copy sound where the container can hold it, else convert; convert always; leave it out."""
     overwrite: bool = True
 
     @property
     def container(self) -> str:
         """Output container by the suffix of `output`."""
-        return self.output.rsplit(".", 1)[-1].lower()
+        return suffix_of(self.output)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.container not in CONTAINERS:
+        container = CONTAINERS.get(self.container)
+        if container is None:
             raise ValueError(
                 f"output {self.output!r} ends in none of {', '.join('.' + c for c in CONTAINERS)}"
             )
-        if self.encode.encoder == "ffv1" and self.container != "mkv":
-            raise ValueError("ffv1 goes into .mkv only")
+        if self.encode.encoder not in container.encoders:
+            homes = [f".{name}" for name, c in CONTAINERS.items() if self.encode.encoder in c.encoders]
+            also = f"; {self.encode.encoder} goes into {', '.join(homes)}" if homes else ""
+            raise ValueError(
+                f"encoder {self.encode.encoder!r} does not go into .{self.container}, which takes "
+                f"{', '.join(container.encoders)}{also}"
+            )
         return self
 
 

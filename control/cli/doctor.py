@@ -14,11 +14,12 @@ from rich.table import Table
 
 from assembler.encoders import probe_encoder
 from control import local
-from control.cli.options import ENCODERS, bootstrap_options, load_settings
+from control.cli.options import bootstrap_options, load_settings
 from ingest.decode import probe_nvdec
 from runtime import logs
 from runtime.cluster import broker_configuration
 from runtime.settings import LogSettings, Settings
+from schemas.containers import ENCODERS
 from schemas.errors import BrokerError
 from swapper.models import store
 from swapper.models.store import State

@@ -10,16 +10,15 @@ import click
 
 from control import admission
 from runtime.settings import Settings, load
+from schemas.containers import CONTAINERS, ENCODERS, suffix_of
 from schemas.errors import UsageError
 from schemas.frames import PayloadCodec
-from schemas.job import EncodeSpec, JobSpec
+from schemas.job import JobSpec
 from schemas.swaps import FailurePolicy
 from swapper.engines.base import Engine
 from swapper.engines.registry import ENGINES
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-ENCODERS = list(EncodeSpec.model_fields["encoder"].annotation.__args__)  # type: ignore[union-attr]
 
 
 def job_options(function: F) -> F:
@@ -32,12 +31,12 @@ def job_options(function: F) -> F:
             click.option("-t", "--target", required=True, type=path, metavar="VIDEO",
                          help="Video to change."),
             click.option("-o", "--output", required=True, type=path, metavar="VIDEO",
-                         help="Result: .mp4, .mov or .mkv."),
+                         help="Result; its suffix names the container."),
             click.option("--engine", type=click.Choice(sorted(ENGINES)), default="mesh",
                          show_default=True, help="What makes the patches."),
             click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=VALUE",
                          help="An option of the engine."),
-            click.option("--encoder", type=click.Choice(ENCODERS), default="libx264", show_default=True),
+            click.option("--encoder", type=click.Choice(ENCODERS), help="Default: by the output's suffix."),
             click.option("--quality", type=click.IntRange(0, 51), default=18, show_default=True,
                          help="Constant rate factor; lower is better, 0 is lossless with libx264."),
             click.option("--preset", default="medium", show_default=True, help="Preset of the encoder."),
@@ -92,8 +91,15 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "options": engine_options(options["engine_options"]),
             "on_failure": options["on_failure"],
         },
-        encode={key: options[key] for key in ("encoder", "quality", "preset", "threads")},
+        encode={"encoder": options["encoder"] or default_encoder(options["output"])}
+        | {key: options[key] for key in ("quality", "preset", "threads")},
     )
+
+
+def default_encoder(output: Path) -> str:
+    """The first encoder of the output's container; libx264 for an unknown suffix, which is refused later."""
+    container = CONTAINERS.get(suffix_of(output.name))
+    return container.encoders[0] if container else "libx264"
 
 
 def engine_options(pairs: tuple[str, ...]) -> dict[str, int | float | str]:

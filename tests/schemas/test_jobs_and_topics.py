@@ -15,10 +15,10 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"output": "o.webm"}, "ends in none of"),
-        ({"encode": {"encoder": "ffv1"}}, "ffv1 goes into .mkv only"),
-        ({"encode": {"quality": 60}}, "encode.quality"),
-        ({"encode": {"encoder": "theora"}}, "encode.encoder"),
+        ({"output": "o.flv"}, "ends in none of"),
+        ({"encode": {"encoder": "ffv1"}}, "ffv1 goes into .mkv, .avi"),
+        ({"encode": {"quality": 70}}, "encode.quality"),
+        ({"encode": {"encoder": "theora"}}, "'theora' does not go into .mp4"),
         ({"plan": {"segment_seconds": 0}}, "plan.segment_seconds"),
         ({"job": "../x"}, "job"),
     ],
