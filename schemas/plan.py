@@ -39,12 +39,31 @@ class SideTrack(Model):
     disposition: int = 0
 
 
+class Source(Model):
+    """The picture as it is decoded, where that differs from what travels: trimmed, resampled in time, scaled,
+    turned or tone-mapped. Only ingest reads it."""
+
+    format: VideoFormat
+    time_base: Rational
+    pts: list[int]
+    """Of every frame of the input, in presentation order, ticks of `time_base`."""
+    keys: list[int]
+    """Numbers of key frames among them."""
+    picks: list[int]
+    """For each frame of the plan the number of the frame of the input that it shows. Never falls."""
+
+
 @register
 class Plan(Record):
     """Result of the scan. Stored as one object per job, since pts lists may be long.
 
     Frames are described by parallel lists in presentation order: `pts` and `duration` in ticks of
     `time_base`, `keys` the ordinals of key frames.
+
+    Two clocks: the *input's*, in which sides and chapters are stored, and the *result's*. A moment t of the
+    input is t - `origin` in the result. Frames are in the result's clock already; who muxes takes `origin`
+    off everything else, and leaves out what lies outside `span`. Repairs of a broken input clock (restarts,
+    wraps) are in the sides already.
     """
 
     KIND = "plan"
@@ -54,6 +73,13 @@ class Plan(Record):
     time_base: Rational
     rate: Rational = (0, 1)
     """Nominal frame rate as the container says; a hint for encoders, never used for time."""
+    origin: Rational = (0, 1)
+    """Seconds of the input's clock at which the result's clock is zero; may be negative, by less than a frame."""
+    span: tuple[Rational, Rational] | None = None
+    """[start, end) in seconds of the input's clock that the job was trimmed to; None: everything, including
+    sound before the first and after the last picture."""
+    source: Source | None = None
+    """What ingest decodes, where it is not what travels."""
     seekable: bool
     """Whether the decoder can start in the middle; else the input is one order."""
     pts: list[int]
@@ -66,9 +92,11 @@ class Plan(Record):
     """Object name of the other tracks; empty if there are none."""
     tracks: list[SideTrack] = []
     metadata: dict[str, str] = {}
+    """The input's tags. `loop`, of animations only: how often they are shown, 0 for ever."""
     chapters: list[tuple[int, int, int, int, str]] = []
-    """(start, end, time base numerator, denominator, title) of each chapter."""
+    """(start, end, time base numerator, denominator, title) of each chapter, in the input's clock."""
     warnings: dict[str, int] = {}
+    """What was changed or lost, counted by name. `degraded` is there if the input is damaged."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -76,4 +104,6 @@ class Plan(Record):
             raise ValueError(f"{len(self.pts)} pts, {len(self.duration)} durations")
         if sum(s.frames for s in self.segments) != len(self.pts):
             raise ValueError("segments do not cover the frames exactly")
+        if self.source is not None and len(self.source.picks) != len(self.pts):
+            raise ValueError(f"{len(self.pts)} frames, {len(self.source.picks)} picks")
         return self
