@@ -74,10 +74,11 @@ class Plan(Record):
     rate: Rational = (0, 1)
     """Nominal frame rate as the container says; a hint for encoders, never used for time."""
     origin: Rational = (0, 1)
-    """Seconds of the input's clock at which the result's clock is zero; may be negative, by less than a frame."""
-    span: tuple[Rational, Rational] | None = None
-    """[start, end) in seconds of the input's clock that the job was trimmed to; None: everything, including
-    sound before the first and after the last picture."""
+    """Seconds of the input's clock at which the result's clock is zero; may be negative, by less than a
+    frame."""
+    span: tuple[Rational | None, Rational | None] = (None, None)
+    """[start, end) in seconds of the input's clock that the job was trimmed to. None: not cut there; sound
+    before the first and after the last picture stays."""
     source: Source | None = None
     """What ingest decodes, where it is not what travels."""
     seekable: bool
