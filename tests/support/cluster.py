@@ -45,20 +45,20 @@ class Cluster:
         named = {"job": admission.job_id("test"), "input": str(target), "output": str(output)}
         return admission.make_spec(**named, plan=plan, swap=swap, **fields)
 
-    def run(self, *specs: JobSpec) -> list[Status]:
+    def run(self, *specs: JobSpec, seconds: float = 120.0) -> list[Status]:
         """Submit the jobs at once and wait until all have ended."""
         watchers = [Watcher(self.settings, spec.job) for spec in specs]
         for spec in specs:
             admission.submit(self.settings, spec)
         for watcher in watchers:
-            eventually("the job's end", lambda w=watcher: w.poll(0.05).state.ended, 120)  # type: ignore[misc]
+            eventually("the job's end", lambda w=watcher: w.poll(0.05).state.ended, seconds)  # type: ignore[misc]
             self.here.check()
             watcher.close()
         return [watcher.status for watcher in watchers]
 
-    def done(self, *specs: JobSpec) -> None:
+    def done(self, *specs: JobSpec, seconds: float = 120.0) -> None:
         """As `run`; all must succeed."""
-        for status in self.run(*specs):
+        for status in self.run(*specs, seconds=seconds):
             assert status.record is not None
             assert (status.state, status.record.reason) == ("done", "")
 
