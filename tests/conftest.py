@@ -9,9 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from runtime.settings import Settings
 from tests.support.broker import isolated_settings, running_broker
+
+hypothesis_settings.register_profile("facestream", deadline=None)  # a busy machine fails no test
+hypothesis_settings.load_profile("facestream")
 
 CATEGORIES = {"unit", "broker", "media", "browser"}
 
