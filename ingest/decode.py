@@ -7,7 +7,7 @@ again further back: 1, 2, 4, 8, 16 seconds, then from the beginning of the input
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
@@ -22,11 +22,14 @@ from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from ingest.open import open_input
 from ingest.packets import decoded_frames, use_one_thread
-from ingest.probe import open_input, video_stream
+from ingest.probe import video_stream
+from ingest.recast import Recast
 from ingest.travel import Traveller
+from runtime.settings import InputSettings
 from schemas.errors import InputError
-from schemas.plan import Plan
+from schemas.plan import Plan, Source
 
 STEPS_BACK = (0, 1, 2, 4, 8, 16)
 """Seconds before the frame wanted at which decoding starts, one after the other; then the beginning."""
@@ -36,7 +39,7 @@ _Opened = tuple[ExitStack, InputContainer, VideoStream]
 
 @dataclass(frozen=True, slots=True)
 class DecodedFrame:
-    """A frame in the travelling format, and its number in the plan."""
+    """A frame in the travelling format, and its number in the plan. One picture may be several frames."""
 
     ordinal: int
     frame: av.VideoFrame
@@ -46,13 +49,19 @@ class DecodedFrame:
 class InputDecoder:
     """An open input and its decoder, used for one order after the other of the same job."""
 
-    def __init__(self, path: str, plan: Plan, *, nvdec: bool = False) -> None:
+    def __init__(
+        self, path: str, plan: Plan, *, nvdec: bool = False, limits: InputSettings | None = None
+    ) -> None:
         """With `nvdec` on the GPU, if that can be had (`has_gpu` tells). Raises InputError."""
-        self.path, self.plan = path, plan
-        self._hwaccel, opened = _open_nvdec(path) if nvdec else (None, _open(path, None))
+        self.path, self.plan, self._limits = path, plan, limits or InputSettings()
+        self._hwaccel, opened = (
+            _open_nvdec(path, self._limits) if nvdec else (None, _open(path, self._limits, None))
+        )
         self._opened, self._container, self._stream = opened
-        self._keys = sorted(plan.keys)
-        self._second_key = self._keys[1] if len(self._keys) > 1 else len(plan.pts)
+        self._source = plan.source or _as_it_travels(plan)
+        self._tick = Fraction(*self._source.time_base)
+        self._keys = sorted(self._source.keys)
+        self._second_key = self._keys[1] if len(self._keys) > 1 else len(self._source.pts)
         self._fresh = True
         self.steps_back = 0
         """How often decoding had to start again further back."""
@@ -79,10 +88,17 @@ class InputDecoder:
         What else differs from the plan is counted in `warnings`. Raises InputError where the input cannot be
         opened again.
         """
-        traveller = Traveller(self.plan.format, warnings)
+        source, picks = self._source, self._source.picks
+        traveller = Traveller(source.format, warnings)
+        recast = Recast(source.format, self.plan.format, source.mirrored)
         run = self._by_pts if self.plan.seekable else self._by_count
-        for ordinal, frame in run(first, last, warnings):
-            yield DecodedFrame(ordinal, traveller.normalise(frame), frame.is_corrupt)
+        for number, frame in run(picks[first], picks[last - 1] + 1, warnings):
+            shown = range(bisect_left(picks, number, first, last), bisect_right(picks, number, first, last))
+            if not shown:
+                continue
+            picture = recast.apply(traveller.normalise(frame))
+            for ordinal in shown:
+                yield DecodedFrame(ordinal, picture, frame.is_corrupt)
 
     def _by_count(self, first: int, last: int, warnings: Counter[str]) -> Iterator[tuple[int, av.VideoFrame]]:
         """Everything from the beginning: the plan was made by decoding, so numbers agree."""
@@ -100,7 +116,7 @@ class InputDecoder:
                 self._restart()
             elif not self._seek(wanted, back):
                 continue
-            attempt = _Attempt(self.plan.pts, wanted, last, patient=back is not None)
+            attempt = _Attempt(self._source.pts, wanted, last, patient=back is not None)
             with closing(self._decoded(attempt.errors)) as decoded:
                 yield from attempt.match(decoded)
             wanted = attempt.wanted
@@ -113,10 +129,10 @@ class InputDecoder:
 
     def _seek(self, ordinal: int, back: int) -> bool:
         """Go to the key frame at or before a frame, or `back` seconds before that; whether it worked."""
-        pts = self.plan.pts
+        pts = self._source.pts
         index = bisect_right(self._keys, ordinal) - 1
         tick = pts[self._keys[index]] if index >= 0 else pts[ordinal]
-        tick -= int(back / Fraction(*self.plan.time_base))
+        tick -= int(back / self._tick)
         try:
             self._container.seek(tick, stream=self._stream)
         except av.error.FFmpegError:
@@ -127,23 +143,33 @@ class InputDecoder:
         """From the very beginning: opened anew, since not every input can be rewound."""
         if not self._fresh:
             self.close()
-            self._opened, self._container, self._stream = _open(self.path, self._hwaccel)
+            self._opened, self._container, self._stream = _open(self.path, self._limits, self._hwaccel)
 
     def _decoded(self, errors: Counter[str]) -> Generator[av.VideoFrame]:
         self._fresh = False
         return decoded_frames(self._container, self._stream, errors)
 
 
-def _open_nvdec(path: str) -> tuple[HWAccel | None, _Opened]:
+def _as_it_travels(plan: Plan) -> Source:
+    return Source(
+        format=plan.format,
+        time_base=plan.time_base,
+        pts=plan.pts,
+        keys=plan.keys,
+        picks=list(range(len(plan.pts))),
+    )
+
+
+def _open_nvdec(path: str, limits: InputSettings) -> tuple[HWAccel | None, _Opened]:
     """On NVDEC by way of FFmpeg's `cuda` device; on the CPU where there is none.
 
     The GPU's part has never run yet: the machines this was written on had none.
     """
     hwaccel = HWAccel("cuda", allow_software_fallback=True)
     try:
-        return hwaccel, _open(path, hwaccel)
+        return hwaccel, _open(path, limits, hwaccel)
     except InputError:
-        return None, _open(path, None)
+        return None, _open(path, limits, None)
 
 
 def probe_nvdec() -> str | None:
@@ -155,10 +181,10 @@ def probe_nvdec() -> str | None:
     return None
 
 
-def _open(path: str, hwaccel: HWAccel | None) -> _Opened:
+def _open(path: str, limits: InputSettings, hwaccel: HWAccel | None) -> _Opened:
     stack = ExitStack()
     with stack:
-        container = stack.enter_context(open_input(path, hwaccel))
+        container = stack.enter_context(open_input(path, limits, hwaccel))
         stream = video_stream(container)
         use_one_thread(stream)
         for other in container.streams:

@@ -34,6 +34,8 @@ class Head:
     clean_keys: bool = True
     """Whether decoding can start at the second key frame. Where a picture is refreshed piece by piece, the
     packets flagged as key frames are recovery points, from which the first frames do not come out whole."""
+    reorders: bool = True
+    """Whether frames come out in another order than they are stored."""
 
 
 def read_head(container: InputContainer, stream: VideoStream) -> Head:
@@ -49,6 +51,7 @@ def read_head(container: InputContainer, stream: VideoStream) -> Head:
         head.packets += 1
         _take(head, _decode(packet))
     _take(head, _decode(_flush(stream)))
+    head.reorders = bool(stream.codec_context.has_b_frames)
     key = key or next((packet for packet in islice(packets, KEY_PACKETS) if packet.is_keyframe), None)
     if key is not None and key.pts is not None:
         stream.codec_context.flush_buffers()

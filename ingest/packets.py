@@ -10,6 +10,8 @@ from av.container import InputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
+from ingest.timeline import Mend
+
 READ_ERRORS = 100
 """Errors of the demuxer after which the rest of an input is given up."""
 
@@ -36,14 +38,32 @@ def packets_of(container: InputContainer, *streams: Stream) -> Iterator[av.Packe
             yield None
 
 
+def correct(packet: av.Packet[Stream], mend: Mend, number: int) -> None:
+    """Correct the times of packet `number` of its track."""
+    more = mend.outliers.get(number, 0)
+    if more is None:
+        packet.pts = packet.dts = None
+        return
+    shift = mend.shift(number) + more
+    if shift and packet.pts is not None:
+        packet.pts += shift
+    if shift and packet.dts is not None:
+        packet.dts += shift
+
+
 def decoded_frames(
-    container: InputContainer, stream: VideoStream, errors: Counter[str]
+    container: InputContainer, stream: VideoStream, errors: Counter[str], mend: Mend | None = None
 ) -> Generator[av.VideoFrame]:
-    """Decode on from where the container stands; damaged packets are counted and passed over."""
+    """Decode on from where the container stands; damaged packets are counted and passed over. `mend` corrects
+    their times, which frames get theirs from; it only fits a decoding from the very beginning."""
+    number = -1
     for packet in packets_of(container, stream):
         if packet is None:
             errors["read_errors"] += 1
             continue
+        number += packet.size > 0
+        if mend is not None and packet.size:
+            correct(packet, mend, number)
         try:
             frames = packet.decode()
         except av.error.EOFError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
 
-from ingest.scan import Timeline
+from ingest.timeline import Timeline
 from schemas.frames import VideoFormat
 from schemas.job import PlanSpec
 from schemas.plan import Segment

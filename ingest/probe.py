@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import math
+import struct
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
 import av
-from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
+from av.sidedata.sidedata import SideData, Type
 from av.video.stream import VideoStream
 
 from ingest.head import Head, read_head
-from ingest.travel import has_alpha, is_full_range, is_rgb, travel_format
+from ingest.open import check_size, open_input
+from ingest.travel import is_full_range, is_rgb, travel_format
+from runtime.settings import InputSettings
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
 
-OPEN_SECONDS = 30.0
-READ_SECONDS = 30.0
-"""Time limits for inputs behind a network."""
-
-_TEXT_FORMATS = {"tty"}
-"""FFmpeg draws any .txt as a video of characters; nobody means that."""
-_ANIMATIONS = {"gif", "apng", "webp_anim", "webp_pipe"}
+_ANIMATIONS = {"gif", "apng", "jpegxl_anim"}
+_MPEG = {"mpegts", "mpeg"}
 
 _MATRIX = {
     0: "gbr", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc",
@@ -56,42 +51,11 @@ class Probe:
     animation: bool
     """Pictures build on one another while every packet says it is a key frame."""
     head: Head
+    mirrored: bool
+    """Whether the picture, turned upright, is to be mirrored left to right."""
+    mpeg: bool
+    """Whether the container has MPEG's clock of 33 bits, which restarts and wraps."""
     warnings: Counter[str] = field(default_factory=Counter)
-
-
-@contextmanager
-def open_input(path: str, hwaccel: HWAccel | None = None) -> Iterator[InputContainer]:
-    """Open an input for reading. Raises InputError, in one line, for whatever is no video."""
-    _check_local(path)
-    try:
-        container = av.open(
-            path, "r", metadata_errors="replace", timeout=(OPEN_SECONDS, READ_SECONDS), hwaccel=hwaccel
-        )
-    except (av.error.FFmpegError, ValueError, OSError) as error:
-        raise InputError(f"input {path}: {reason(error)}") from error
-    with container:
-        yield container
-
-
-def _check_local(path: str) -> None:
-    if "://" in path and not path.startswith("file:"):
-        return
-    try:
-        found = os.stat(path.removeprefix("file:"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"input {path}: {reason(error)}") from error
-    if stat.S_ISDIR(found.st_mode):
-        raise InputError(f"input {path}: is a directory")
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"input {path}: is no regular file; pipes and devices cannot be read twice")
-    if found.st_size == 0:
-        raise InputError(f"input {path}: is empty")
-
-
-def reason(error: Exception) -> str:
-    """The message of an error in one line."""
-    text = getattr(error, "strerror", None) or str(error)
-    return " ".join(text.split()) or type(error).__name__
 
 
 def video_stream(container: InputContainer) -> VideoStream:
@@ -99,15 +63,13 @@ def video_stream(container: InputContainer) -> VideoStream:
 
     Raises InputError if there is none that can be decoded.
     """
-    if container.format.name in _TEXT_FORMATS:
-        raise InputError(f"input {container.name}: is text, not a video")
     videos = [s for s in container.streams.video if not _is_still(s)]
     best = container.streams.best("video")
     for stream in ([best] if best in videos else []) + videos:
         if isinstance(stream, VideoStream) and _decodable(stream):
             return stream
     what = "no video stream" if not videos else "no video stream that can be decoded"
-    raise InputError(f"input {container.name}: has {what}")
+    raise InputError(f"input {container.name.removeprefix('file:')}: has {what}")
 
 
 def _is_still(stream: VideoStream) -> bool:
@@ -123,31 +85,32 @@ def _context(stream: VideoStream) -> av.VideoCodecContext | None:
     return stream.codec_context  # None where FFmpeg has no decoder
 
 
-def probe(path: str) -> Probe:
+def probe(path: str, limits: InputSettings | None = None) -> Probe:
     """Read the beginning of an input. Raises InputError."""
-    with open_input(path) as container:
+    limits = limits or InputSettings()
+    with open_input(path, limits) as container:
         stream = video_stream(container)
+        check_size(path, stream.codec_context.width, stream.codec_context.height, limits)
         warnings: Counter[str] = Counter()
         head = read_head(container, stream)
         if head.first is None:
             raise InputError(f"input {path}: not one frame of its video stream could be decoded")
+        check_size(path, head.first.width, head.first.height, limits)
+        rotation, mirrored = _orientation(head.first, warnings)
         return Probe(
-            format=_video_format(stream, head.first, warnings),
+            format=_video_format(stream, head.first, rotation),
             time_base=stream.time_base or Fraction(1, 90_000),
             rate=_rate(stream),
             animation=container.format.name in _ANIMATIONS,
             head=head,
+            mirrored=mirrored,
+            mpeg=container.format.name in _MPEG,
             warnings=warnings,
         )
 
 
-def _video_format(stream: VideoStream, frame: av.VideoFrame, warnings: Counter[str]) -> VideoFormat:
+def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> VideoFormat:
     name = frame.format.name
-    if has_alpha(name):
-        warnings["alpha_dropped"] += 1
-    rotation = round(frame.rotation / 90) * 90 % 360
-    if frame.rotation % 90:
-        warnings["rotation_rounded"] += 1
     context = stream.codec_context
     aspect = stream.sample_aspect_ratio or Fraction(1)
     rgb = is_rgb(name)
@@ -162,7 +125,62 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, warnings: Counter[s
         sample_aspect=(aspect.numerator, aspect.denominator) if aspect > 0 else (1, 1),
         rotation=rotation,
         field_order=_FIELD_ORDER.get(context.field_order, "progressive"),
+        mastering_display=_mastering_display(frame),
+        light_level=_light_level(frame),
     )
+
+
+def _side_data(frame: av.VideoFrame, kind: Type) -> bytes:
+    part = frame.side_data.get(kind.name)
+    return bytes(part) if isinstance(part, SideData) else b""
+
+
+def _orientation(frame: av.VideoFrame, warnings: Counter[str]) -> tuple[int, bool]:
+    """(rotation, mirrored): how the picture is turned, then mirrored left to right, to be seen upright.
+
+    From the display matrix (libavutil/display.h): nine numbers (a b u, c d v, x y w), of which a, b, c and d
+    turn and stretch. EXIF orientations are such matrices too.
+    """
+    data = _side_data(frame, Type.DISPLAYMATRIX)
+    if len(data) < 36:
+        return 0, False
+    a, b, _, c, d = struct.unpack_from("=5i", data)
+    mirrored = a * d - b * c < 0
+    if mirrored:
+        a, c = -a, -c
+    degrees = math.degrees(math.atan2(c - b, a + d))
+    rotation = round(degrees / 90) * 90 % 360
+    if abs(degrees - round(degrees / 90) * 90) > 0.5:
+        warnings["rotation_rounded"] += 1
+    return rotation, mirrored
+
+
+def _mastering_display(frame: av.VideoFrame) -> str:
+    """From AVMasteringDisplayMetadata: twenty numbers of ten fractions, then two flags."""
+    data = _side_data(frame, Type.MASTERING_DISPLAY_METADATA)
+    if len(data) < 88:
+        return ""
+    *numbers, has_primaries, has_luminance = struct.unpack_from("=22i", data)
+    if not (has_primaries and has_luminance) or not all(numbers[1::2]):
+        return ""
+    values = [Fraction(n, d) for n, d in zip(numbers[::2], numbers[1::2], strict=True)]
+    red, green, blue, white = (
+        f"({_fine(x)},{_fine(y)})" for x, y in zip(values[:8:2], values[1:8:2], strict=True)
+    )
+    low, high = (round(value * 10_000) for value in values[8:])
+    return f"G{green}B{blue}R{red}WP{white}L({high},{low})"
+
+
+def _fine(value: Fraction) -> int:
+    return round(value * 50_000)
+
+
+def _light_level(frame: av.VideoFrame) -> tuple[int, int]:
+    data = _side_data(frame, Type.CONTENT_LIGHT_LEVEL)
+    if len(data) < 8:
+        return 0, 0
+    most, average = struct.unpack_from("=2I", data)
+    return most, average
 
 
 def _range(value: int) -> Literal["unknown", "tv", "pc"]:

@@ -2,36 +2,36 @@
 
 The timeline comes from the packets where they tell it (every one has its own pts, dts rise, and the
 first group of pictures decodes to exactly what its packets announce); else from decoding everything
-once, and the input then counts as not seekable.
+once, by the rule of `ingest.timeline`, and the input then counts as not seekable. Where clocks are broken,
+the other tracks are read a second time, with their times corrected.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import BinaryIO
 
+import av
 from av.container import InputContainer
+from av.stream import Stream
 from av.video.stream import VideoStream
 
 from ingest.head import Head
-from ingest.packets import decoded_frames, packets_of, use_one_thread
-from ingest.probe import Probe, open_input, probe, video_stream
+from ingest.open import open_input
+from ingest.packets import correct, decoded_frames, packets_of, use_one_thread
+from ingest.probe import Probe, probe, video_stream
+from ingest.timeline import MOST_REORDERED, Clock, Mend, Timeline, durations, in_order, mend_clocks
+from runtime.settings import InputSettings
 from runtime.sides import SidesSummary, SidesWriter
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
 
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Frames in presentation order: pts rising, durations positive, in ticks; ordinals of key frames."""
-
-    pts: list[int]
-    duration: list[int]
-    keys: list[int]
+DAMAGE = ("corrupt_packets", "read_errors", "decode_errors", "leading_frames_undecodable")
+"""Warnings that mark an input as degraded."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Scan:
     sides: SidesSummary
     metadata: dict[str, str]
     chapters: list[tuple[int, int, int, int, str]]
+    mirrored: bool = False
     warnings: Counter[str] = field(default_factory=Counter)
 
 
@@ -58,51 +59,172 @@ class _Packet:
     discard: bool
 
 
-def scan(path: str, sides: BinaryIO, alive: Callable[[], None] = lambda: None) -> Scan:
+def scan(
+    path: str,
+    sides: BinaryIO,
+    alive: Callable[[], None] = lambda: None,
+    limits: InputSettings | None = None,
+) -> Scan:
     """Read an input once, writing its other tracks to `sides`. Raises InputError.
 
     `alive` is called once a packet or frame; what it raises ends the scan.
     """
-    head = probe(path)
-    warnings = Counter(head.warnings)
-    with open_input(path) as container:
-        stream = video_stream(container)
-        packets, summary = _read(container, stream, sides, warnings, alive)
-        metadata = dict(container.metadata)
-        chapters = _chapters(container)
-    timeline, seekable = _timeline(path, head, packets, warnings, alive)
-    if not timeline.pts:
-        raise InputError(f"input {path}: has no frame")
-    warnings.update(summary.warnings)
-    return Scan(
-        head.format, head.time_base, head.rate, timeline, seekable, summary, metadata, chapters, +warnings
-    )
+    return _Scanner(path, sides, alive, limits or InputSettings()).run()
 
 
-def _read(
-    container: InputContainer,
-    stream: VideoStream,
-    sides: BinaryIO,
-    warnings: Counter[str],
-    alive: Callable[[], None],
-) -> tuple[list[_Packet], SidesSummary]:
-    others = [other for other in container.streams if other.index != stream.index]
-    writer = SidesWriter(sides, others)
-    packets: list[_Packet] = []
-    for packet in packets_of(container):
-        alive()
-        if packet is None:
-            warnings["read_errors"] += 1
-        elif packet.size == 0:
-            continue
-        elif packet.stream_index != stream.index:
-            writer.write(packet)
-        else:
-            warnings["corrupt_packets"] += packet.is_corrupt
-            packets.append(
+class _Scanner:
+    def __init__(self, path: str, sides: BinaryIO, alive: Callable[[], None], limits: InputSettings) -> None:
+        self._path, self._sides, self._alive, self._limits = path, sides, alive, limits
+        self._head = probe(path, limits)
+        self.warnings = Counter(self._head.warnings)
+        self._packets: list[_Packet] = []
+        self._clocks: dict[int, Clock] = {}
+
+    def run(self) -> Scan:
+        head = self._head
+        with open_input(self._path, self._limits) as container:
+            stream = video_stream(container)
+            summary = self._read(container, stream)
+            metadata = dict(container.metadata)
+            chapters = _chapters(container)
+            mends = self._mends(stream.index)
+        if mends:
+            summary = self._read_again(mends)
+        timeline, seekable = self._timeline(mends.get(stream.index) if mends else None)
+        self._check(timeline)
+        self.warnings.update(summary.warnings)
+        degraded = sum(self.warnings[name] for name in DAMAGE)
+        self.warnings["degraded"] += degraded
+        return Scan(
+            head.format,
+            head.time_base,
+            head.rate,
+            timeline,
+            seekable,
+            summary,
+            metadata,
+            chapters,
+            head.mirrored,
+            +self.warnings,
+        )
+
+    def _check(self, timeline: Timeline) -> None:
+        if not timeline.pts:
+            raise InputError(f"input {self._path}: has no frame")
+        lasts = (timeline.pts[-1] + timeline.duration[-1] - timeline.pts[0]) * self._head.time_base
+        if lasts > self._limits.seconds:
+            raise InputError(
+                f"input {self._path}: lasts {float(lasts):.0f} s; "
+                f"input.seconds allows {self._limits.seconds:g}"
+            )
+
+    # Reading
+
+    def _read(self, container: InputContainer, stream: VideoStream) -> SidesSummary:
+        writer = SidesWriter(self._sides, _others(container, stream))
+        for place, packet in enumerate(packets_of(container)):
+            self._alive()
+            if packet is None:
+                self.warnings["read_errors"] += 1
+                continue
+            if packet.size == 0:
+                continue
+            self._note(packet, place)
+            if packet.stream_index != stream.index:
+                writer.write(packet)
+                continue
+            self.warnings["corrupt_packets"] += packet.is_corrupt
+            self._packets.append(
                 _Packet(packet.pts, packet.dts, packet.duration or 0, packet.is_keyframe, packet.is_discard)
             )
-    return packets, writer.close()
+            if len(self._packets) > self._limits.frames:
+                raise InputError(
+                    f"input {self._path}: has more frames than the {self._limits.frames} of input.frames"
+                )
+        return writer.close()
+
+    def _note(self, packet: av.Packet[Stream], place: int) -> None:
+        clock = self._clocks.get(packet.stream_index)
+        if clock is None:
+            base = packet.time_base or Fraction(1, 90_000)
+            clock = self._clocks[packet.stream_index] = Clock(base, packet.stream.type)
+        clock.add(packet.pts, packet.dts, packet.duration or 0, place)
+
+    def _mends(self, picture: int) -> dict[int, Mend] | None:
+        """What is wrong with the clocks, by stream."""
+        indices = sorted(self._clocks)
+        if picture not in indices:
+            return None
+        mends = mend_clocks(
+            [self._clocks[index] for index in indices], indices.index(picture), self._head.mpeg, self.warnings
+        )
+        return None if mends is None else dict(zip(indices, mends, strict=True))
+
+    def _read_again(self, mends: dict[int, Mend]) -> SidesSummary:
+        """Write the other tracks anew, with corrected times."""
+        self._sides.seek(0)
+        self._sides.truncate()
+        numbers = dict.fromkeys(mends, -1)
+        with open_input(self._path, self._limits) as container:
+            stream = video_stream(container)
+            writer = SidesWriter(self._sides, _others(container, stream))
+            for packet in packets_of(container):
+                self._alive()
+                if packet is None or packet.size == 0 or packet.stream_index == stream.index:
+                    continue
+                index = packet.stream_index
+                numbers[index] += 1
+                mend = mends[index]
+                if numbers[index] not in mend.dropped:
+                    correct(packet, mend, numbers[index])
+                    writer.write(packet)
+            return writer.close()
+
+    # The timeline
+
+    def _timeline(self, mend: Mend | None) -> tuple[Timeline, bool]:
+        head, packets = self._head, self._packets
+        undecodable = _undecodable(head.head, packets)
+        if mend is not None or undecodable is None or not _told_by_packets(packets, head.head):
+            return self._decoded_timeline(mend), False
+        self.warnings["leading_frames_undecodable"] += len(undecodable)
+        shown = {
+            packet.pts: packet
+            for packet in packets
+            if packet.pts is not None and packet.pts not in undecodable and not packet.discard
+        }
+        pts = sorted(shown)
+        keys = [ordinal for ordinal, tick in enumerate(pts) if shown[tick].key]
+        if not head.head.clean_keys:
+            keys = keys[:1]
+        last = shown[pts[-1]].duration if pts else 0
+        return Timeline(pts, durations(pts, last, _nominal(head)), keys), not head.animation
+
+    def _decoded_timeline(self, mend: Mend | None) -> Timeline:
+        """Decode everything once. Where pts are missing, the n-th frame gets the n-th dts (AVI)."""
+        self.warnings["timeline_by_decoding"] += 1
+        ticks: list[int | None] = []
+        keys: list[int] = []
+        last = 0
+        with open_input(self._path, self._limits) as container:
+            stream = video_stream(container)
+            use_one_thread(stream)
+            for frame in decoded_frames(container, stream, self.warnings, mend):
+                self._alive()
+                if frame.key_frame:
+                    keys.append(len(ticks))
+                ticks.append(frame.pts)
+                last = frame.duration or 0
+        dts = [packet.dts for packet in self._packets]
+        if mend is None and None in ticks and len(dts) == len(ticks):
+            ticks = list(dts)
+        step = max(_nominal(self._head), 1)
+        pts = in_order(ticks, step, self.warnings)
+        return Timeline(pts, durations(pts, last, step), keys)
+
+
+def _others(container: InputContainer, stream: VideoStream) -> list[Stream]:
+    return [other for other in container.streams if other.index != stream.index]
 
 
 def _chapters(container: InputContainer) -> list[tuple[int, int, int, int, str]]:
@@ -114,31 +236,16 @@ def _chapters(container: InputContainer) -> list[tuple[int, int, int, int, str]]
     return rows
 
 
-def _timeline(
-    path: str, head: Probe, packets: list[_Packet], warnings: Counter[str], alive: Callable[[], None]
-) -> tuple[Timeline, bool]:
-    undecodable = _undecodable(head.head, packets)
-    if undecodable is None or not _told_by_packets(packets):
-        return _decoded_timeline(path, head, packets, warnings, alive), False
-    warnings["leading_frames_undecodable"] += len(undecodable)
-    shown = {
-        packet.pts: packet
-        for packet in packets
-        if packet.pts is not None and packet.pts not in undecodable and not packet.discard
-    }
-    pts = sorted(shown)
-    keys = [ordinal for ordinal, tick in enumerate(pts) if shown[tick].key]
-    if not head.head.clean_keys:
-        keys = keys[:1]
-    last = shown[pts[-1]].duration if pts else 0
-    return Timeline(pts, durations(pts, last, _nominal(head)), keys), not head.animation
-
-
-def _told_by_packets(packets: list[_Packet]) -> bool:
-    pts = {packet.pts for packet in packets}
+def _told_by_packets(packets: Sequence[_Packet], head: Head) -> bool:
+    """Whether times are complete and in an order that the decoder can have."""
+    pts = [packet.pts for packet in packets]
     dts = [packet.dts for packet in packets if packet.dts is not None]
-    rising = all(a < b for a, b in pairwise(dts))
-    return None not in pts and len(pts) == len(packets) and rising
+    if None in pts or len(set(pts)) != len(pts) or not all(a < b for a, b in pairwise(dts)):
+        return False
+    known = [tick for tick in pts if tick is not None]
+    most = MOST_REORDERED if head.reorders else 0
+    rank = {tick: place for place, tick in enumerate(sorted(known))}
+    return all(abs(rank[tick] - place) <= most for place, tick in enumerate(known))
 
 
 def _undecodable(head: Head, packets: list[_Packet]) -> set[int] | None:
@@ -153,58 +260,6 @@ def _undecodable(head: Head, packets: list[_Packet]) -> set[int] | None:
     return missing
 
 
-def durations(pts: list[int], last: int, nominal: int) -> list[int]:
-    """Each frame lasts until the next; the last as its packet says, else as the one before it."""
-    steps = [b - a for a, b in pairwise(pts)]
-    end = last if last > 0 else (steps[-1] if steps else nominal)
-    return [*steps, max(end, 1)]
-
-
 def _nominal(head: Probe) -> int:
     numerator, denominator = head.rate
     return round(Fraction(denominator, numerator) / head.time_base) if numerator else 1
-
-
-def _decoded_timeline(
-    path: str, head: Probe, packets: list[_Packet], warnings: Counter[str], alive: Callable[[], None]
-) -> Timeline:
-    """Decode everything once.
-
-    Frames come out in the order they are shown; where their pts are in another (AVI knows dts only), the n-th
-    frame gets the n-th of them, or of the dts where pts are missing. Ticks that still do not rise are made
-    up. Both are counted.
-    """
-    warnings["timeline_by_decoding"] += 1
-    ticks: list[int | None] = []
-    keys: list[int] = []
-    last = 0
-    with open_input(path) as container:
-        stream = video_stream(container)
-        use_one_thread(stream)
-        for frame in decoded_frames(container, stream, warnings):
-            alive()
-            if frame.key_frame:
-                keys.append(len(ticks))
-            ticks.append(frame.pts)
-            last = frame.duration or 0
-    dts = [packet.dts for packet in packets]
-    if None in ticks and len(dts) == len(ticks):
-        ticks = dts
-    known = [tick for tick in ticks if tick is not None]
-    step = max(_nominal(head), 1)
-    if len(set(known)) == len(ticks):
-        pts = sorted(known)
-        warnings["timestamps_sorted"] += sum(a != b for a, b in zip(pts, known, strict=True))
-    else:
-        pts = _rising(ticks, step, warnings)
-    return Timeline(pts, durations(pts, last, step), keys)
-
-
-def _rising(ticks: list[int | None], step: int, warnings: Counter[str]) -> list[int]:
-    pts: list[int] = []
-    for tick in ticks:
-        if tick is None or (pts and tick <= pts[-1]):
-            warnings["timestamps_repaired"] += 1
-            tick = pts[-1] + step if pts else 0
-        pts.append(tick)
-    return pts

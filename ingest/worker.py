@@ -5,12 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import structlog
 
 from ingest.decode import InputDecoder
+from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
+from ingest.recast import target_format
 from ingest.scan import Scan, scan
 from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
@@ -21,7 +24,7 @@ from schemas.errors import MalformedRecordError
 from schemas.events import Planned, Role, Warned
 from schemas.job import JobSpec
 from schemas.orders import DecodeOrder, PlanOrder
-from schemas.plan import Plan
+from schemas.plan import Plan, Source
 from schemas.record import decode, encode
 
 _log = structlog.get_logger("ingest")
@@ -59,22 +62,22 @@ class Worker:
         with tempfile.TemporaryDirectory(prefix="sides-", dir=scratch) as folder:
             path = Path(folder) / "sides"
             with path.open("wb") as file:
-                found = scan(spec.input, file, alive)
-            self._check(found, spec)
+                found = scan(spec.input, file, alive, self._settings.input)
             sides = ""
             if found.sides.tracks or found.sides.attachments:
                 sides = sides_object(order.job)
                 self._store.put_file(path, sides)
-        plan = build_plan(found, spec, sides)
+        plan = build_plan(found, spec, sides, self._settings.input.frames)
+        self._check(plan, spec)
         name = plan_object(order.job)
         self._store.put(name, encode(plan).tobytes())
         event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
         self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
         self._outbox.flush()
 
-    def _check(self, found: Scan, spec: JobSpec) -> None:
-        check_record_size(found.format, self._settings.kafka.record_limit)
-        PayloadEncoder(found.format, spec.plan.payload, spec.plan.jpeg_quality)
+    def _check(self, plan: Plan, spec: JobSpec) -> None:
+        check_record_size(plan.format, self._settings.kafka.record_limit)
+        PayloadEncoder(plan.format, spec.plan.payload, spec.plan.jpeg_quality)
 
     def decode(self, order: DecodeOrder, alive: Callable[[], None], delivery: Delivery) -> None:
         """Send the streams of an order; `delivery` tells when the brokers have all of it."""
@@ -107,7 +110,7 @@ class Worker:
             return self._input[2]
         self.close()
         nvdec = order.spec.plan.decoder == "nvdec"
-        decoder = InputDecoder(path, self._read_plan(order.plan), nvdec=nvdec)
+        decoder = InputDecoder(path, self._read_plan(order.plan), nvdec=nvdec, limits=self._settings.input)
         if nvdec and not decoder.has_gpu:
             event = Warned(job=order.job, role=Role.INGEST, name="nvdec_unavailable")
             self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
@@ -121,21 +124,40 @@ class Worker:
         return record
 
 
-def build_plan(found: Scan, spec: JobSpec, sides: str) -> Plan:
-    """The plan of a scanned input; `sides` names the object with its other tracks."""
-    segments = plan_segments(found.timeline, found.time_base, found.format, spec.plan)
+def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -> Plan:
+    """The plan of a scanned input; `sides` names the object with its other tracks, `most` is the limit of
+    frames. Raises InputError where trimming leaves none."""
+    picks = pick(found.timeline, found.time_base, spec.plan, most)
+    video = target_format(found.format, spec.plan, found.mirrored)
+    source = None
+    if picks is not None or video != found.format or found.mirrored:
+        source = Source(
+            format=found.format,
+            time_base=(found.time_base.numerator, found.time_base.denominator),
+            pts=found.timeline.pts,
+            keys=found.timeline.keys,
+            picks=picks.numbers if picks else list(range(len(found.timeline.pts))),
+            mirrored=found.mirrored,
+        )
+    timeline, base, origin = found.timeline, found.time_base, Fraction(0)
+    if picks is not None:
+        timeline, base, origin = picks.timeline, picks.base, picks.origin
+    segments = plan_segments(timeline, base, video, spec.plan)
     return Plan(
         job=spec.job,
         revision=spec.revision,
-        format=found.format,
-        time_base=(found.time_base.numerator, found.time_base.denominator),
-        rate=found.rate,
+        format=video,
+        time_base=(base.numerator, base.denominator),
+        rate=spec.plan.fps or found.rate,
+        origin=(origin.numerator, origin.denominator),
+        span=picks.span if picks else (None, None),
+        source=source,
         seekable=found.seekable,
-        pts=found.timeline.pts,
-        duration=found.timeline.duration,
-        keys=found.timeline.keys,
+        pts=timeline.pts,
+        duration=timeline.duration,
+        keys=timeline.keys,
         segments=segments,
-        orders=plan_orders(segments, found.timeline, found.seekable),
+        orders=plan_orders(segments, timeline, found.seekable),
         sides=sides,
         tracks=found.sides.tracks,
         metadata=found.metadata,

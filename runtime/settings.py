@@ -114,6 +114,22 @@ class LimitSettings(Section):
     """Frames that an assembler holds in memory; above it they are read again later."""
 
 
+class InputSettings(Section):
+    """Bounds on what is taken as an input; beyond them it is refused with the reason."""
+
+    width: Count = 16_384
+    height: Count = 16_384
+    pixels: Count = 1 << 26
+    """Of one picture, as the file stores it: 67 million."""
+    seconds: Seconds = 86_400.0
+    frames: Count = 10_000_000
+    streams: Count = 100
+    bytes: Bytes = 1 << 40
+    """Size of the file."""
+    network: bool = False
+    """Whether inputs may be URLs. What a URL leads to is then read from inside this network."""
+
+
 class SwapperSettings(Section):
     engines: tuple[str, ...] = ("mesh",)
     """Engines that are loaded and warm before a worker takes work; others are opened when first asked for."""
@@ -181,6 +197,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     topics: TopicSettings = TopicSettings()
     limits: LimitSettings = LimitSettings()
+    input: InputSettings = InputSettings()
     swapper: SwapperSettings = SwapperSettings()
     log: LogSettings = LogSettings()
     http: HttpSettings = HttpSettings()

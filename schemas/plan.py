@@ -51,6 +51,8 @@ class Source(Model):
     """Numbers of key frames among them."""
     picks: list[int]
     """For each frame of the plan the number of the frame of the input that it shows. Never falls."""
+    mirrored: bool = False
+    """Whether the picture is mirrored left to right after it was turned upright."""
 
 
 @register
@@ -73,6 +75,8 @@ class Plan(Record):
     time_base: Rational
     rate: Rational = (0, 1)
     """Nominal frame rate as the container says; a hint for encoders, never used for time."""
+    bitrate: int = 0
+    """Bits a second of the picture's packets in the input, on average; 0 if unknown."""
     origin: Rational = (0, 1)
     """Seconds of the input's clock at which the result's clock is zero; may be negative, by less than a
     frame."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.plan import plan_orders, plan_segments
-from ingest.scan import Timeline, durations
+from ingest.timeline import Timeline, durations
 from schemas.frames import VideoFormat
 from schemas.job import PlanSpec
 from schemas.plan import Segment

@@ -59,7 +59,7 @@ def test_other_packings_keep_every_sample(name: str) -> None:
 
 def test_planar_frames_are_passed_on_as_they_are() -> None:
     video = VideoFormat(width=35, height=21, pixel_format="yuv420p")
-    for name in ("yuv420p", "yuvj420p", "yuva420p"):
+    for name in ("yuv420p", "yuvj420p"):
         frame = av.VideoFrame(35, 21, name)
         assert Traveller(video, Counter()).normalise(frame) is frame
 
@@ -80,6 +80,41 @@ def test_rgb_becomes_limited_range_bt709(
     planes = frame_planes(Traveller(video, Counter()).normalise(frame), video)
     for plane, value in zip(planes, yuv, strict=True):
         assert np.abs(plane.astype(int) - value).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["rgba", "bgra", "argb"])
+def test_alpha_is_laid_on_black_and_counted(name: str) -> None:
+    image = np.zeros((48, 64, 4), np.uint8)
+    image[:] = (255, 255, 255, 255)
+    image[:24] = (255, 255, 255, 0)
+    image[24:36] = (255, 255, 255, 128)
+    frame = av.VideoFrame.from_ndarray(image, format="rgba").reformat(format=name)
+    video = VideoFormat(width=64, height=48, pixel_format="yuv444p", color_range="tv")
+    warnings: Counter[str] = Counter()
+    luma = frame_planes(Traveller(video, warnings).normalise(frame), video)[0]
+    assert set(np.unique(luma[:24])) == {16}
+    assert set(np.unique(luma[24:36])) == {126}
+    assert set(np.unique(luma[36:])) == {235}
+    assert warnings == {"alpha_flattened": 1}
+
+
+def test_opaque_alpha_changes_nothing() -> None:
+    video = VideoFormat(width=35, height=21, pixel_format="yuv420p")
+    original = noise(video)
+    frame = original.reformat(format="yuva420p")
+    warnings: Counter[str] = Counter()
+    assert Traveller(video, warnings).normalise(frame) is frame
+    assert +warnings == Counter()
+
+
+@pytest.mark.parametrize("name", ["yuv420p", "yuvj420p"])
+def test_samples_of_full_range_keep_it_when_they_are_scaled(name: str) -> None:
+    video = VideoFormat(width=64, height=48, pixel_format="yuv420p", color_range="pc")
+    frame = av.VideoFrame(128, 96, name)
+    for plane, value in zip(frame.planes, (255, 128, 128), strict=True):
+        plane.update(bytes([value]) * plane.buffer_size)
+    luma = frame_planes(Traveller(video, Counter()).normalise(frame), video)[0]
+    assert set(np.unique(luma)) == {255}
 
 
 def test_changes_of_size_and_format_are_counted() -> None:

@@ -1,0 +1,173 @@
+"""From the picture as it is decoded to the picture that travels: scaled, tone-mapped, turned upright.
+
+The rules:
+- `scale` counts as the picture is displayed. With one size 0 the other follows, rounded to even, and samples
+  keep their shape; with both given the picture fills them, and the sample aspect changes so that the display
+  shape stays (a difference under 1 % is taken for rounding).
+- `upright` turns the samples, and the sample aspect with them. Chroma that is subsampled in one direction
+  only (4:2:2, 4:4:0, 4:1:1) becomes 4:4:4 first, since encoders have no format for it on its side.
+- Pictures that are mirrored as well are always turned upright: no container's rotation says that.
+- `hdr = "tonemap"` maps PQ and HLG to BT.709, see `ingest.tonemap`; anything else stays.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.video.reformatter import ColorRange, Interpolation
+
+from ingest.tonemap import ToneMap, is_hdr
+from runtime.payload import frame_planes
+from schemas.frames import Rational, VideoFormat
+from schemas.job import PlanSpec
+from schemas.pixels import PixelFormat
+
+SMOOTH = Interpolation.LANCZOS | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
+"""Of swscale; bit-exact, so that every CPU gives the same samples."""
+_SAME_SHAPE = Fraction(1, 100)
+
+
+def target_format(video: VideoFormat, spec: PlanSpec, mirrored: bool = False) -> VideoFormat:
+    """The format in which frames of `video` travel by `spec`; `video` itself where nothing is asked for."""
+    turned = video.rotation if spec.upright or mirrored else 0
+    update: dict[str, Any] = {}
+    if spec.scale is not None:
+        update |= _scaled(video, spec.scale)
+    if spec.hdr == "tonemap" and is_hdr(video):
+        update |= {
+            "pixel_format": _shape_of(_with_colour(video.pixels), 8),
+            "color_range": "tv",
+            "matrix": "bt709",
+            "primaries": "bt709",
+            "transfer": "bt709",
+            "mastering_display": "",
+            "light_level": (0, 0),
+        }
+    target = video.model_copy(update=update) if update else video
+    return _turned(target, turned) if turned else target
+
+
+def _scaled(video: VideoFormat, scale: tuple[int, int]) -> dict[str, Any]:
+    sideways = video.rotation in (90, 270)
+    width, height = scale[::-1] if sideways else scale
+    shape = Fraction(video.width, video.height)
+    if not width and not height:
+        return {}
+    if not width:
+        return {"width": _even(height * shape), "height": height}
+    if not height:
+        return {"width": width, "height": _even(width / shape)}
+    old = Fraction(*video.sample_aspect)
+    aspect = old * shape / Fraction(width, height)
+    if abs(aspect / old - 1) < _SAME_SHAPE:
+        aspect = old
+    return {
+        "width": width,
+        "height": height,
+        "sample_aspect": _rational(aspect.limit_denominator(10_000)),
+    }
+
+
+def _even(size: Fraction) -> int:
+    return max(round(size / 2) * 2, 2)
+
+
+def _rational(value: Fraction) -> Rational:
+    return value.numerator, value.denominator
+
+
+def _turned(video: VideoFormat, degrees: int) -> VideoFormat:
+    if degrees == 180:
+        return video.model_copy(update={"rotation": 0})
+    return video.model_copy(
+        update={
+            "width": video.height,
+            "height": video.width,
+            "pixel_format": _turnable(video.pixels),
+            "sample_aspect": video.sample_aspect[::-1],
+            "rotation": 0,
+            "field_order": "progressive",
+        }
+    )
+
+
+def _turnable(pixels: PixelFormat) -> str:
+    return pixels.name if pixels.chroma_x == pixels.chroma_y else _shape_of("444", pixels.depth)
+
+
+def _with_colour(pixels: PixelFormat) -> str:
+    """Chroma sampling as in the names of formats; gray has none, and gets the coarsest."""
+    if pixels.planes == 1:
+        return "420"
+    return {(1, 1): "420", (1, 0): "422"}.get((pixels.chroma_x, pixels.chroma_y), "444")
+
+
+def _shape_of(chroma: str, depth: int) -> str:
+    return f"yuv{chroma}p" if depth == 8 else f"yuv{chroma}p{depth}le"
+
+
+class Recast:
+    """Turns frames of format `source` into frames of format `target`, as `target_format` gave it."""
+
+    def __init__(self, source: VideoFormat, target: VideoFormat, mirrored: bool = False) -> None:
+        turns = (source.rotation - target.rotation) % 360 // 90
+        size = {"width": target.width, "height": target.height}
+        if turns % 2:
+            size = {"width": target.height, "height": target.width}
+        tone = is_hdr(source) and not is_hdr(target)
+        name = target.pixel_format
+        self._flat = target.model_copy(update=size)
+        """Before it is turned."""
+        if tone:
+            name = _shape_of(_with_colour(target.pixels), source.pixels.depth)
+        self._before = source.model_copy(update=size | {"pixel_format": name})
+        """Before tones are mapped."""
+        self._source, self._target = source, target
+        self._tones = ToneMap(self._before) if tone else None
+        self._turns, self._mirrored = turns, mirrored
+        self._idle = source == target and not mirrored
+
+    def apply(self, frame: av.VideoFrame) -> av.VideoFrame:
+        """The frame itself where nothing is to be done."""
+        if self._idle:
+            return frame
+        frame = same_samples(frame, self._source, self._before)
+        if self._tones is not None:
+            mapped = av.VideoFrame(self._flat.width, self._flat.height, self._flat.pixel_format)
+            self._tones.apply(frame_planes(frame, self._before), frame_planes(mapped, self._flat))
+            frame = mapped
+        if self._turns or self._mirrored:
+            frame = self._turn(frame)
+        return frame
+
+    def _turn(self, frame: av.VideoFrame) -> av.VideoFrame:
+        target = self._target
+        turned = av.VideoFrame(target.width, target.height, target.pixel_format)
+        for plane, out in zip(frame_planes(frame, self._flat), frame_planes(turned, target), strict=True):
+            out[:] = self._oriented(plane)
+        return turned
+
+    def _oriented(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        upright = np.rot90(plane, self._turns)
+        return upright[:, ::-1] if self._mirrored else upright
+
+
+def same_samples(frame: av.VideoFrame, source: VideoFormat, target: VideoFormat) -> av.VideoFrame:
+    """Another size, chroma sampling or depth, but the same matrix and range."""
+    size = (frame.width, frame.height)
+    if size == (target.width, target.height) and source.pixel_format == target.pixel_format:
+        return frame
+    full = source.color_range == "pc" or frame.format.name.startswith("yuvj")
+    span = ColorRange.JPEG if full else ColorRange.MPEG
+    return frame.reformat(
+        target.width,
+        target.height,
+        target.pixel_format,
+        interpolation=SMOOTH,
+        src_color_range=span,
+        dst_color_range=span,
+    )

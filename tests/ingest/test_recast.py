@@ -1,0 +1,194 @@
+"""Scaling, turning and tone-mapping before frames travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from ingest.recast import Recast, target_format
+from ingest.tonemap import SDR_WHITE, eetf, light_to_pq, pq_to_light
+from runtime.payload import frame_planes
+from schemas.frames import VideoFormat
+from schemas.job import PlanSpec
+
+pytestmark = pytest.mark.unit
+
+
+def video(width: int = 64, height: int = 48, name: str = "yuv420p", **more: Any) -> VideoFormat:
+    return VideoFormat(width=width, height=height, pixel_format=name, **more)
+
+
+def filled(form: VideoFormat, seed: int = 3) -> av.VideoFrame:
+    frame = av.VideoFrame(form.width, form.height, form.pixel_format)
+    rng = np.random.default_rng(seed)
+    for plane in frame_planes(frame, form):
+        plane[:] = rng.integers(0, 1 << form.pixels.depth, plane.shape)
+    return frame
+
+
+def flat(form: VideoFormat, *values: int) -> av.VideoFrame:
+    frame = av.VideoFrame(form.width, form.height, form.pixel_format)
+    for plane, value in zip(frame_planes(frame, form), values, strict=True):
+        plane[:] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("source", "scale", "size", "aspect"),
+    [
+        (video(640, 480), (320, 0), (320, 240), (1, 1)),
+        (video(640, 480), (0, 360), (480, 360), (1, 1)),
+        (video(427, 241), (0, 120), (212, 120), (1, 1)),
+        (video(640, 480), (640, 360), (640, 360), (3, 4)),
+        (video(427, 240), (854, 480), (854, 480), (1, 1)),
+        (video(1281, 720), (1280, 720), (1280, 720), (1, 1)),
+        (video(720, 480, sample_aspect=(32, 27)), (1280, 720), (1280, 720), (1, 1)),
+        (video(720, 480, sample_aspect=(32, 27)), (360, 0), (360, 240), (32, 27)),
+        (video(640, 360, rotation=90), (180, 320), (320, 180), (1, 1)),
+        (video(640, 360, rotation=90), (180, 0), (320, 180), (1, 1)),
+    ],
+)
+def test_scaling_keeps_the_shape_that_is_shown(
+    source: VideoFormat, scale: tuple[int, int], size: tuple[int, int], aspect: tuple[int, int]
+) -> None:
+    target = target_format(source, PlanSpec(scale=scale))
+    assert (target.width, target.height) == size
+    assert target.sample_aspect == aspect
+    frame = Recast(source, target).apply(filled(source))
+    assert (frame.width, frame.height, frame.format.name) == (*size, "yuv420p")
+
+
+@pytest.mark.parametrize("depth", ["", "10le"])
+@pytest.mark.parametrize("span", ["tv", "pc"])
+def test_scaling_keeps_every_flat_colour(depth: str, span: Any) -> None:
+    unit = 4 if depth else 1
+    source = video(64, 48, f"yuv420p{depth}", color_range=span, matrix="bt709")
+    target = target_format(source, PlanSpec(scale=(32, 24)))
+    values = (251 * unit, 90 * unit, 240 * unit)
+    frame = Recast(source, target).apply(flat(source, *values))
+    for plane, value in zip(frame_planes(frame, target), values, strict=True):
+        assert set(np.unique(plane)) == {value}
+
+
+@pytest.mark.parametrize("rotation", [90, 180, 270])
+@pytest.mark.parametrize("name", ["yuv420p", "yuv444p10le", "gray"])
+def test_turning_moves_samples_and_changes_none(rotation: int, name: str) -> None:
+    source = video(35, 21, name, rotation=rotation, sample_aspect=(4, 3))
+    target = target_format(source, PlanSpec(upright=True))
+    assert target.rotation == 0
+    sideways = rotation != 180
+    assert (target.width, target.height) == ((21, 35) if sideways else (35, 21))
+    assert target.sample_aspect == ((3, 4) if sideways else (4, 3))
+    frame = filled(source)
+    before = [plane.copy() for plane in frame_planes(frame, source)]
+    after = frame_planes(Recast(source, target).apply(frame), target)
+    for one, other in zip(before, after, strict=True):
+        assert np.array_equal(np.rot90(one, rotation // 90), other)
+
+
+@pytest.mark.parametrize(
+    ("name", "turned"),
+    [("yuv422p", "yuv444p"), ("yuv422p10le", "yuv444p10le"), ("yuv440p", "yuv444p"), ("yuv411p", "yuv444p")],
+)
+def test_chroma_of_one_direction_is_widened_before_it_is_turned(name: str, turned: str) -> None:
+    source = video(64, 48, name, rotation=90)
+    target = target_format(source, PlanSpec(upright=True))
+    assert target.pixel_format == turned
+    unit = 1 << (source.pixels.depth - 8)
+    values = (50 * unit, 90 * unit, 200 * unit)
+    frame = Recast(source, target).apply(flat(source, *values))
+    for plane, value in zip(frame_planes(frame, target), values, strict=True):
+        assert set(np.unique(plane)) == {value}
+
+
+def test_a_mirrored_picture_is_turned_and_mirrored_back() -> None:
+    source = video(64, 48, "gray", rotation=90)
+    target = target_format(source, PlanSpec(), mirrored=True)
+    frame = filled(source)
+    before = frame_planes(frame, source)[0].copy()
+    after = frame_planes(Recast(source, target, mirrored=True).apply(frame), target)[0]
+    assert np.array_equal(after, np.rot90(before)[:, ::-1])
+
+
+def test_what_is_not_hdr_is_not_mapped() -> None:
+    source = video(transfer="bt709", matrix="bt709")
+    assert target_format(source, PlanSpec(hdr="tonemap")) == source
+    frame = filled(source)
+    assert Recast(source, source).apply(frame) is frame
+
+
+def hdr(transfer: str, name: str = "yuv420p10le", **more: Any) -> VideoFormat:
+    return video(
+        32, 16, name, transfer=transfer, matrix="bt2020nc", primaries="bt2020", color_range="tv", **more
+    )
+
+
+def mapped(source: VideoFormat, *values: int, **spec: Any) -> list[int]:
+    target = target_format(source, PlanSpec(hdr="tonemap", **spec))
+    assert (target.matrix, target.primaries, target.transfer) == ("bt709", "bt709", "bt709")
+    assert target.pixels.depth == 8
+    frame = Recast(source, target).apply(flat(source, *values))
+    planes = frame_planes(frame, target)
+    assert all(plane.min() == plane.max() for plane in planes)
+    return [int(plane[0, 0]) for plane in planes]
+
+
+def pq_code(light: float) -> int:
+    """10-bit luma of gray of so many cd/m2."""
+    return round(64 + 876 * float(light_to_pq(np.array(light))))
+
+
+def test_pq_follows_its_definition() -> None:
+    """Values of SMPTE ST 2084 as ITU-R BT.2408 quotes them: 203 cd/m2 is 58 %, 1000 is 75 %, 100 is 51 %."""
+    for light, share in ((203, 0.58), (1000, 0.75), (100, 0.51), (10_000, 1.0)):
+        assert abs(float(light_to_pq(np.array(light))) - share) < 0.005
+    values = np.linspace(0, 1, 50)
+    assert np.allclose(light_to_pq(pq_to_light(values)), values, atol=1e-5)
+
+
+def test_dark_light_stays_and_the_peak_becomes_white() -> None:
+    dark = np.array([0.0, 1.0, 10.0, 60.0])
+    assert np.allclose(eetf(dark, 1000), dark, rtol=1e-6)
+    assert np.isclose(eetf(np.array(1000.0), 1000), SDR_WHITE)
+    light = eetf(np.linspace(0, 1000, 200), 1000)
+    assert (np.diff(light) > 0).all()
+
+
+@pytest.mark.parametrize(("light", "share"), [(0.0, 0.0), (20.3, 0.1), (50.75, 0.25)])
+def test_gray_below_the_knee_keeps_its_light(light: float, share: float) -> None:
+    luma, cb, cr = mapped(hdr("smpte2084"), pq_code(light), 512, 512)
+    assert abs(luma - (16 + 219 * share ** (1 / 2.4))) <= 1
+    assert (cb, cr) == (128, 128)
+
+
+def test_the_peak_of_the_content_becomes_white() -> None:
+    assert mapped(hdr("smpte2084", light_level=(1000, 400)), pq_code(1000), 512, 512)[0] == 235
+    assert mapped(hdr("smpte2084", light_level=(4000, 400)), pq_code(4000), 512, 512)[0] == 235
+    assert mapped(hdr("smpte2084", light_level=(4000, 400)), pq_code(1000), 512, 512)[0] < 234
+    mastering = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(40000000,1)"
+    assert mapped(hdr("smpte2084", mastering_display=mastering), pq_code(1000), 512, 512)[0] < 234
+
+
+def test_hlg_white_is_white_and_reference_white_is_near_it() -> None:
+    assert mapped(hdr("arib-std-b67"), 64 + 876, 512, 512)[0] == 235
+    assert 210 < mapped(hdr("arib-std-b67"), 64 + round(876 * 0.75), 512, 512)[0] < 235
+
+
+@pytest.mark.parametrize("name", ["yuv420p10le", "yuv422p10le", "yuv444p12le", "yuv420p12le"])
+def test_every_sampling_and_depth_is_mapped_alike(name: str) -> None:
+    source = hdr("smpte2084", name)
+    unit = 1 << (source.pixels.depth - 8)
+    luma, cb, cr = mapped(source, 110 * unit, 120 * unit, 140 * unit)
+    expected = mapped(hdr("smpte2084"), 440, 480, 560)
+    assert [luma, cb, cr] == pytest.approx(expected, abs=1)
+
+
+def test_hdr_is_mapped_turned_and_scaled_in_one_go() -> None:
+    source = hdr("smpte2084", rotation=270)
+    target = target_format(source, PlanSpec(hdr="tonemap", upright=True, scale=(8, 0)))
+    assert (target.width, target.height, target.pixel_format) == (8, 16, "yuv420p")
+    frame = Recast(source, target).apply(flat(source, pq_code(20.3), 512, 512))
+    assert abs(int(frame_planes(frame, target)[0][3, 3]) - 100) <= 1
