@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from control import admission
+from control.cli.values import BitRate, Exact, Size, Time
 from runtime.settings import Settings, load
 from schemas.containers import CONTAINERS, ENCODERS, suffix_of
 from schemas.errors import UsageError
@@ -28,6 +29,8 @@ def job_options(function: F) -> F:
         [
             click.option("-s", "--source", "sources", multiple=True, type=path, metavar="PICTURE",
                          help="Face to put in; several pictures of one person give a better one."),
+            click.option("--source-face", type=click.IntRange(1), metavar="N",
+                         help="Face of each source picture, from left to right; default: the largest."),
             click.option("-t", "--target", required=True, type=path, metavar="VIDEO",
                          help="Video to change."),
             click.option("-o", "--output", required=True, type=path, metavar="VIDEO",
@@ -37,11 +40,22 @@ def job_options(function: F) -> F:
             click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=VALUE",
                          help="An option of the engine."),
             click.option("--encoder", type=click.Choice(ENCODERS), help="Default: by the output's suffix."),
-            click.option("--quality", type=click.IntRange(0, 51), default=18, show_default=True,
+            click.option("--quality", type=click.IntRange(0, 63), default=18, show_default=True,
                          help="Constant rate factor; lower is better, 0 is lossless with libx264."),
             click.option("--preset", default="medium", show_default=True, help="Preset of the encoder."),
             click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True,
                          help="Threads of the encoder; part of the job, since the bytes depend on it."),
+            click.option("--bitrate", type=BitRate(), default=0, metavar="BITS",
+                         help="Cap of each segment's bit rate, such as 4M, on top of the quality."),
+            click.option("--like-source", is_flag=True, help="Cap at the input's own bit rate."),
+            click.option("--audio", type=click.Choice(["copy", "encode", "none"]), default="copy",
+                         show_default=True, help="Sound: as it is where it fits; converted; left out."),
+            click.option("--fps", type=Exact(), help="Resample to this frame rate, by timestamps."),
+            click.option("--scale", type=Size(), help="Size of the result, 1280x720; 0 keeps the shape."),
+            click.option("--trim-start", type=Time(), help="Leave out what comes before, 12.5 or 0:12.5."),
+            click.option("--trim-end", type=Time(), help="Leave out what comes after."),
+            click.option("--hdr", type=click.Choice(["keep", "tonemap"]), default="keep",
+                         show_default=True, help="HDR stays, or becomes BT.709 in 8 bit."),
             click.option("--payload", type=click.Choice([str(c) for c in PayloadCodec]),
                          help="How frames travel; default raw here, lossless with --bootstrap."),
             click.option("--segment-seconds", type=click.FloatRange(0.2, 60), default=4.0,
@@ -73,6 +87,7 @@ def load_settings(bootstrap: str | None, **overrides: Any) -> Settings:
 def make_job(settings: Settings, engine: Engine, job: str, face: str, options: Mapping[str, Any]) -> JobSpec:
     """The spec that the options describe. Raises UsageError."""
     share = settings.swapper.group == "share"
+    container = CONTAINERS.get(suffix_of(options["output"].name))
     payload = options["payload"] or ("lossless" if settings.kafka.bootstrap else "raw")
     return admission.make_spec(
         job=job,
@@ -82,7 +97,9 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "segment_seconds": options["segment_seconds"],
             "context_frames": 0 if share else engine.context_frames,
             "payload": payload,
-        },
+            "upright": not (container and container.rotation),
+        }
+        | {key: options[key] for key in ("fps", "scale", "trim_start", "trim_end", "hdr")},
         swap={
             "engine": engine.name,
             "face": face,
@@ -92,7 +109,8 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "on_failure": options["on_failure"],
         },
         encode={"encoder": options["encoder"] or default_encoder(options["output"])}
-        | {key: options[key] for key in ("quality", "preset", "threads")},
+        | {key: options[key] for key in ("quality", "bitrate", "like_source", "preset", "threads")},
+        audio=options["audio"],
     )
 
 
