@@ -198,6 +198,8 @@ class Pipeline:
     def _mark(self, item: _Decoded | End | Drop) -> Iterable[tuple[Read, Done] | End]:
         if isinstance(item, Drop):
             self._runner.drop(item.ticket.key)
+            left = {at: read for at, read in self._waiting.items() if read.ticket is not item.ticket}
+            self._waiting = left
         elif isinstance(item, End):
             if item.ticket.live:
                 yield from self._paired(self._runner.run([], ends=[item.ticket.key]))
