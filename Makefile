@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test check bench lock clean python
+.PHONY: help demo test media fuzz check bench lock clean python ffmpeg
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -13,8 +13,15 @@ help:  ## This list
 demo: $(VENV)/.run models  ## Swap the face in a clip through real Kafka; leaves demo/out.mp4 and demo/out.png
 	$(PY) -m demo.run
 
-test: $(VENV)/.dev models  ## All tests, on the embedded broker and real media files
+test: $(VENV)/.dev models ffmpeg  ## All tests but the slow ones, on the embedded broker and real media files
 	$(PY) -m pytest
+
+media: $(VENV)/.dev models ffmpeg  ## Every file of the case log through the whole pipeline
+	$(PY) -m pytest tests/media -m "not soak"
+
+COUNT ?= 5000
+fuzz: $(VENV)/.dev ffmpeg  ## Damaged files through ingest; COUNT=5000
+	$(PY) -m tests.media.fuzz $(COUNT)
 
 check: $(VENV)/.dev  ## Lint, types, layers
 	$(VENV)/bin/ruff check .
@@ -53,3 +60,8 @@ python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "facestream needs Python 3.11 or later with venv. On Debian and Ubuntu:" >&2; \
 	  echo "    apt-get install -y python3 python3-venv make" >&2; exit 1; }
+
+ffmpeg:
+	@command -v ffmpeg >/dev/null && command -v ffprobe >/dev/null || { \
+	  echo "The media tests make their files with ffmpeg. On Debian and Ubuntu:" >&2; \
+	  echo "    apt-get install -y ffmpeg" >&2; exit 1; }

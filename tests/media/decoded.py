@@ -197,7 +197,7 @@ def _take_picture(clip: Clip, frame: av.VideoFrame) -> None:
         clip.tags, clip.rotation = _tags(frame), samples.turns * 90
     luma = samples.full_luma()
     clip.sizes.append((luma.shape[1], luma.shape[0]))
-    clip.counters.append(_counter(luma))
+    clip.counters.append(counter(luma))
     clip.luma.append((luma * 255).astype(np.uint8))
     if len(clip.at) <= 12 or len(clip.at) % 10 == 0:
         clip.patches.append(samples.patches())
@@ -296,7 +296,7 @@ def _plane(plane: Any, bits: int) -> Array:
     return samples.astype(np.float32) / (2.0 ** (bits - 8) * 255)
 
 
-def _counter(luma: Array) -> int | None:
+def counter(luma: Array) -> int | None:
     """The burned-in number: 16 cells of sync 1, 0, 1, then 12 bits, most significant first, even parity."""
     height, width = luma.shape
     top = int(height * 14.35 / 15)

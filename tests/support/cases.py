@@ -43,9 +43,12 @@ def cases() -> dict[str, Case]:
     """All cases by name, without making their media."""
     listed = subprocess.run(["bash", str(SCRIPT), "--list"], capture_output=True, text=True, check=True)
     rows = csv.DictReader(listed.stdout.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    columns = ("id", "file", "kind", "expect")
-    made = [Case(*(row[c] for c in columns), read_flags(row["check_args"]), row["title"]) for row in rows]
-    return {case.name: case for case in made}
+    return {row["id"]: _case(row) for row in rows}
+
+
+def _case(row: dict[str, str]) -> Case:
+    flags = read_flags(row["check_args"])
+    return Case(row["id"], row["file"], row["kind"], row["expect"], flags, row["title"])
 
 
 @cache

@@ -125,8 +125,8 @@ def running(*services: Service) -> Iterator[None]:
         raise errors[0]
 
 
-def records(settings: Settings, topic: str) -> Iterator[tuple[int, Record]]:
-    """(partition, record) of everything on a topic now, each partition in order."""
+def messages(settings: Settings, topic: str) -> Iterator[tuple[int, bytes]]:
+    """(partition, value) of everything on a topic now but tombstones, each partition in order."""
     client = reader(settings.kafka, "test")
     partitions = client.list_topics(topic, timeout=10).topics[topic].partitions
     left = len(partitions)
@@ -138,9 +138,15 @@ def records(settings: Settings, topic: str) -> Iterator[tuple[int, Record]]:
             if message.error() is not None:
                 left -= 1
             elif message.value() is not None:
-                yield message.partition() or 0, decode(message.value() or b"").record
+                yield message.partition() or 0, message.value() or b""
     finally:
         client.close()
+
+
+def records(settings: Settings, topic: str) -> Iterator[tuple[int, Record]]:
+    """As `messages`, decoded."""
+    for partition, value in messages(settings, topic):
+        yield partition, decode(value).record
 
 
 def wait_for(
