@@ -15,7 +15,9 @@ import structlog
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
-from assembler.mux import Part, mux
+from assembler import holds
+from assembler.animate import encode_pictures
+from assembler.mux import Muxed, Part, mux
 from assembler.publish import published
 from runtime.cluster import configure_group
 from runtime.jobs import JobBoard
@@ -50,7 +52,7 @@ def finish(order: FinishOrder, store: Store) -> Finished:
             file = stack.enter_context(stack.enter_context(store.local(plan.sides)).open("rb"))
             sides = stack.enter_context(SidesReader(file))
         hidden = stack.enter_context(published(target, order.job, order.spec.overwrite))
-        result = mux(hidden, order.spec.container, plan, parts, sides)
+        result = _join(hidden, order, plan, parts, sides)
     warnings = Counter(result.warnings)
     for checkpoint in order.segments:
         warnings.update(checkpoint.warnings)
@@ -63,6 +65,20 @@ def finish(order: FinishOrder, store: Store) -> Finished:
         bytes=_size(target),
         warnings=dict(warnings),
     )
+
+
+def _join(
+    hidden: Path, order: FinishOrder, plan: Plan, parts: list[Part], sides: SidesReader | None
+) -> Muxed:
+    spec = order.spec
+    if spec.container in holds.CONTAINERS:
+        return mux(hidden, spec.container, plan, parts, sides, spec.audio)
+    result = encode_pictures(hidden, spec, plan, parts)
+    warnings = Counter(result.warnings)
+    for track in plan.tracks:
+        if not (track.kind == "audio" and spec.audio == "none"):
+            warnings[f"track_dropped_{track.codec or track.kind}"] += 1
+    return Muxed(result.frames, dict(warnings))
 
 
 def _size(path: Path) -> int:

@@ -7,41 +7,40 @@ encoder wrote the frames.
 from __future__ import annotations
 
 import heapq
-import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import floor, lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import av
+from av.bitstream import BitStreamFilterContext
 from av.container import Flags, InputContainer, OutputContainer
 from av.packet import Packet
 from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
+from assembler.holds import CONTAINERS, AudioMode
+from assembler.timecode import advanced, counted_rate
 from assembler.timing import decode_times, durations
+from assembler.tracks import Timed, Tracks
 from runtime.sides import SidesReader
 from schemas.checkpoint import Checkpoint
 from schemas.errors import EncoderError
-from schemas.frames import VideoFormat
-from schemas.plan import Plan, SideTrack
+from schemas.frames import Rational, VideoFormat
+from schemas.plan import Plan
 
 if TYPE_CHECKING:
     from av.container import Chapter  # exists in the stubs only
 
-FORMATS = {"mp4": "mp4", "mov": "mov", "mkv": "matroska"}
-"""FFmpeg's muxer for each output container."""
-MATROSKA_TICK = Fraction(1, 1000)
 _MAX_TIMESCALE = 2**31 - 1
-_BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder"}
-"""Metadata that describes the input's container, not its content."""
-
-Timed = tuple[Fraction, int, Packet]  # type: ignore[type-arg]  # generic in the stubs only
-"""(time in seconds, tie-break, packet), for interleaving."""
+_BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder", "timecode", "loop"}
+"""Metadata that describes the input's container, or is told in another way."""
+_CODEC_DELAY = Fraction(1, 20)
+"""Seconds before zero that a stated codec delay may hide; none is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,108 +59,168 @@ class Muxed:
     warnings: dict[str, int]
 
 
-def mux(target: Path, container: str, plan: Plan, parts: Sequence[Part], sides: SidesReader | None) -> Muxed:
+def mux(
+    target: Path,
+    container: str,
+    plan: Plan,
+    parts: Sequence[Part],
+    sides: SidesReader | None,
+    audio: AudioMode = "copy",
+) -> Muxed:
     """Write `target` from segments in order of presentation.
 
-    Every pts is exact where the container can hold it; sound and other packets are copied bit for bit.
-    A track that the container cannot hold becomes a warning `track_dropped_<codec>`. Raises
-    EncoderError where the segments do not fit together; OSError where the file cannot be written.
+    Every pts is exact where the container can hold it (`timestamps_rounded` counts where not); other tracks
+    are copied bit for bit, converted or dropped as `assembler.holds` says, each of the latter a warning.
+    Raises EncoderError where the segments do not fit together; OSError where the file cannot be written.
     """
-    return _Muxer(target, container, plan, parts, sides).run()
+    return _Muxer(target, container, plan, parts, sides, audio).run()
 
 
 class _Muxer:
     def __init__(
-        self, target: Path, container: str, plan: Plan, parts: Sequence[Part], sides: SidesReader | None
+        self,
+        target: Path,
+        container: str,
+        plan: Plan,
+        parts: Sequence[Part],
+        sides: SidesReader | None,
+        audio: AudioMode,
     ) -> None:
-        self._target, self._container = target, container
-        self._plan, self._parts, self._sides = plan, parts, sides
+        self._target, self._container, self._holds = target, container, CONTAINERS[container]
+        self._plan, self._parts, self._sides, self._audio = plan, parts, sides, audio
         self._warnings: Counter[str] = Counter()
         self._pts = _joined_pts(parts)
         self._tick = Fraction(*plan.time_base)
+        self._end = parts[-1].checkpoint.end
+        self._zero = Fraction(0)
+        self._filter: BitStreamFilterContext | None = None
+        if container == "avi":
+            self._count_frames()
 
     def run(self) -> Muxed:
         with self._open() as output:
             video = self._add_video(output)
-            tracks = self._add_sides(output) if self._sides else {}
-            self._describe(output)
-            for _, _, packet in heapq.merge(self._video(video), self._others(tracks)):
+            others: Iterator[Timed] = iter(())
+            if self._sides is not None:
+                tracks = Tracks(
+                    output, self._container, self._plan, self._sides, self._audio, self._warnings, self._zero
+                )
+                others = tracks.packets()
+            self._describe(output, video)
+            for _, _, packet in heapq.merge(self._video(video), others):
+                self._note_shift(packet)
                 output.mux_one(packet)
-        self._note_limits()
-        return Muxed(len(self._pts), dict(self._warnings))
+        self._note_rounding()
+        return Muxed(len(self._pts), dict(+self._warnings))
 
     # The output and its tracks
 
+    def _count_frames(self) -> None:
+        """AVI numbers its frames: the times become numbers on the finest grid they need, from zero."""
+        rate = _grid_rate(self._pts, self._tick, self._plan.rate)
+        start = self._pts[0]
+        on_grid = [floor((pts - start) * self._tick * rate + Fraction(1, 2)) for pts in self._pts]
+        off = sum(n / rate != (p - start) * self._tick for n, p in zip(on_grid, self._pts, strict=True))
+        self._warnings["timestamps_rounded"] += off
+        self._warnings["start_shifted"] += start != 0
+        self._zero = start * self._tick
+        self._end = max(floor((self._end - start) * self._tick * rate), on_grid[-1] + 1)
+        self._pts, self._tick = on_grid, 1 / rate
+
     def _open(self) -> OutputContainer:
         options = {}
-        if self._container != "mkv":
+        if self._holds.edit_lists:
             scale = self._tick.denominator
-            common = lcm(scale, *(track.time_base[1] for track in self._plan.tracks))
+            rates = [track.time_base[1] for track in self._plan.tracks]
+            common = lcm(scale, *rates)
             options = {
                 "movflags": "+faststart",
                 "video_track_timescale": str(scale),
                 # Edit lists, which hold the tracks' offsets, count in the movie's timescale.
                 "movie_timescale": str(common if common <= _MAX_TIMESCALE else scale),
             }
-        output = av.open(str(self._target), "w", format=FORMATS[self._container], container_options=options)
+        output = av.open(str(self._target), "w", format=self._holds.muxer, container_options=options)
         output.flags = int(output.flags) | cast(int, Flags.bitexact.value)
         return output
 
     def _add_video(self, output: OutputContainer) -> VideoStream:
         with av.open(str(self._parts[0].path), "r") as first:
-            stream = output.add_stream_from_template(first.streams.video[0], opaque=True)
-            tag = first.streams.video[0].codec_context.codec_tag
-        if tag == "hvc1":
+            source = first.streams.video[0]
+            stream = output.add_stream_from_template(source, opaque=True)
+            tag = source.codec_context.codec_tag
+            if self._container == "avi" and source.codec_context.name == "h264":
+                self._filter = BitStreamFilterContext("h264_mp4toannexb", source, stream)
+        if tag == "hvc1" and self._container != "ts":
             stream.codec_context.codec_tag = tag
+        if self._plan.rate[0] > 0 and self._plan.rate[1] > 0:
+            stream.codec_context.framerate = Fraction(*self._plan.rate)
         stream.time_base = self._tick
         describe_picture(stream, self._plan.format)
         stream.disposition = Disposition.default
         return stream
 
-    def _add_sides(self, output: OutputContainer) -> dict[int, tuple[SideTrack, Stream]]:
-        """Tracks of the sides object that the output holds, by their number in it."""
-        assert self._sides is not None
-        added: dict[int, tuple[SideTrack, Stream]] = {}
-        for track in self._plan.tracks:
-            source = self._sides.template(track.stream)
-            if not holds(self._container, source):
-                self._warnings[f"track_dropped_{track.codec or track.kind}"] += 1
+    def _describe(self, output: OutputContainer, video: VideoStream) -> None:
+        kept = self._holds.tags
+        for key, value in self._plan.metadata.items():
+            if key in _BRANDS:
                 continue
-            stream = output.add_stream_from_template(source, opaque=True)
-            stream.time_base = Fraction(*track.time_base)
-            stream.disposition = Disposition(track.disposition)
-            stream.metadata.update(self._sides.metadata[track.stream])
-            if track.language:
-                stream.metadata["language"] = track.language
-            added[track.stream] = track, stream
-        for attachment in self._sides.attachments:
-            if self._container == "mkv":
-                output.add_attachment(attachment.name, attachment.mimetype, attachment.data)
+            if kept is None or key.lower() in kept:
+                output.metadata[key] = value
             else:
-                self._warnings["attachment_dropped"] += 1
-        return added
+                self._warnings["tags_dropped"] += 1
+        self._set_timecode(output, video)
+        chapters = self._chapters()
+        if self._holds.chapters:
+            output.set_chapters(chapters)
+        elif chapters:
+            self._warnings["chapters_dropped"] += len(chapters)
 
-    def _describe(self, output: OutputContainer) -> None:
-        output.metadata.update({k: v for k, v in self._plan.metadata.items() if k not in _BRANDS})
-        chapters: list[Chapter] = [
-            {
-                "id": index,
-                "start": start,
-                "end": end,
-                "time_base": Fraction(numerator, denominator),
+    def _set_timecode(self, output: OutputContainer, video: VideoStream) -> None:
+        timecode = self._plan.metadata.get("timecode") or (self._sides.timecode if self._sides else "")
+        if not timecode:
+            return
+        per_second = counted_rate(self._plan.rate)
+        first = self._plan.span[0]
+        passed = round(Fraction(*first) * Fraction(*self._plan.rate)) if first and per_second else 0
+        shown = advanced(timecode, passed, per_second)
+        if shown and self._holds.timecode == "track":
+            video.metadata["timecode"] = shown
+        elif shown and self._holds.timecode == "tag":
+            output.metadata["timecode"] = shown
+        else:
+            self._warnings["timecode_dropped"] += 1
+
+    def _chapters(self) -> list[Chapter]:
+        """Chapters in the result's clock, cut to the job's span."""
+        origin = Fraction(*self._plan.origin) + self._zero
+        first, last = (None if edge is None else Fraction(*edge) - origin for edge in self._plan.span)
+        found: list[Chapter] = []
+        for start, end, numerator, denominator, title in self._plan.chapters:
+            base = Fraction(numerator, denominator)
+            begin, finish = start * base - origin, end * base - origin
+            begin = begin if first is None else max(begin, first)
+            finish = finish if last is None else min(finish, last)
+            if begin >= finish and start < end:
+                continue
+            base = base if (begin / base).denominator == (finish / base).denominator == 1 else _MICROSECOND
+            chapter: Chapter = {
+                "id": len(found),
+                "start": round(begin / base),
+                "end": round(finish / base),
+                "time_base": base,
                 "metadata": {"title": title} if title else {},
             }
-            for index, (start, end, numerator, denominator, title) in enumerate(self._plan.chapters)
-        ]
-        output.set_chapters(chapters)
+            found.append(chapter)
+        return found
 
     # Packets in order of time
 
     def _video(self, stream: VideoStream) -> Iterator[Timed]:
         depth = max(part.checkpoint.reorder for part in self._parts)
         dts = iter(decode_times(self._pts, depth))
-        length = dict(zip(self._pts, durations(self._pts, self._parts[-1].checkpoint.end), strict=True))
+        length = durations(self._pts, self._end)
         extradata: bytes | None = None
+        first = 0
         for number, part in enumerate(self._parts):
             with av.open(str(part.path), "r") as source:
                 own = source.streams.video[0].codec_context.extradata
@@ -170,31 +229,40 @@ class _Muxer:
                         f"segment {part.checkpoint.segment} has other encoder parameters than the first"
                     )
                 extradata = own
-                for pts, packet in _timed(part.checkpoint, source):
-                    packet.stream, packet.time_base = stream, self._tick
-                    packet.pts, packet.dts, packet.duration = pts, next(dts), length[pts]
-                    yield packet.dts * self._tick, 0, packet
+                for index, packet in _shown(part.checkpoint, source):
+                    for made in self._filter.filter(packet) if self._filter else [packet]:
+                        made.stream, made.time_base = stream, self._tick
+                        made.pts, made.dts = self._pts[first + index], next(dts)
+                        made.duration = length[first + index]
+                        yield made.dts * self._tick, 0, made
+            first += len(part.checkpoint.pts)
 
-    def _others(self, tracks: dict[int, tuple[SideTrack, Stream]]) -> Iterator[Timed]:
-        if self._sides is None or not tracks:
-            return
-        for count, (number, packet) in enumerate(self._sides.packets(), 1):
-            if number not in tracks:
-                continue
-            track, stream = tracks[number]
-            packet.stream = stream
-            packet.pts = None if packet.pts is None else packet.pts - track.shift
-            packet.dts = None if packet.dts is None else packet.dts - track.shift
-            at = packet.dts if packet.dts is not None else packet.pts
-            if self._container == "mkv" and at is not None and at < 0:
-                self._warnings["start_shifted"] = 1
-            yield (at or 0) * packet.time_base, count, packet
+    def _note_shift(self, packet: Packet[Stream]) -> None:
+        """Containers that hold no time before zero begin later, all tracks together."""
+        at = packet.pts if self._holds.codec_delay else packet.dts
+        delay = _CODEC_DELAY if self._holds.codec_delay and packet.stream.type == "audio" else 0
+        if not self._holds.edit_lists and at is not None and at * packet.time_base < -delay:
+            self._warnings["start_shifted"] = 1
 
-    def _note_limits(self) -> None:
-        if self._container == "mkv":
-            rounded = sum(1 for pts in self._pts if (pts * self._tick / MATROSKA_TICK).denominator != 1)
-            if rounded:
-                self._warnings["timestamps_rounded"] = rounded
+    def _note_rounding(self) -> None:
+        tick = self._holds.tick
+        if tick is not None:
+            rounded = sum((pts * self._tick / tick).denominator != 1 for pts in self._pts)
+            self._warnings["timestamps_rounded"] += rounded
+
+
+_MICROSECOND = Fraction(1, 1_000_000)
+_FINEST_GRID = 1000
+"""Frames a second."""
+
+
+def _grid_rate(pts: Sequence[int], tick: Fraction, rate: Rational) -> Fraction:
+    """Frames a second of a grid on which no two frames fall together: the input's rate or a multiple."""
+    step = min((b - a for a, b in itertools.pairwise(pts)), default=0) * tick
+    grid = Fraction(*rate) if rate[0] > 0 and rate[1] > 0 else 1 / step if step else Fraction(25)
+    while step and grid * step < Fraction(3, 4) and grid < _FINEST_GRID:
+        grid *= 2
+    return grid
 
 
 def _joined_pts(parts: Sequence[Part]) -> list[int]:
@@ -208,17 +276,17 @@ def _joined_pts(parts: Sequence[Part]) -> list[int]:
     return pts
 
 
-def _timed(checkpoint: Checkpoint, source: InputContainer) -> Iterator[tuple[int, Packet[Stream]]]:
-    """Packets of a segment in decode order, each with its exact pts from the checkpoint."""
+def _shown(checkpoint: Checkpoint, source: InputContainer) -> Iterator[tuple[int, Packet[Stream]]]:
+    """Packets of a segment in decode order, each with its number in the order of presentation."""
     packets = [cast("Packet[Stream]", packet) for packet in source.demux(video=0) if packet.size]
     if len(packets) != len(checkpoint.pts) or any(packet.pts is None for packet in packets):
         raise EncoderError(
             f"segment {checkpoint.segment}: {len(packets)} packets for {len(checkpoint.pts)} frames"
         )
     shown = sorted(range(len(packets)), key=lambda i: cast(int, packets[i].pts))
-    pts = dict(zip(shown, checkpoint.pts, strict=True))
+    place = {decoded: number for number, decoded in enumerate(shown)}
     for index, packet in enumerate(packets):
-        yield pts[index], packet
+        yield place[index], packet
 
 
 def describe_picture(stream: VideoStream, video: VideoFormat) -> None:
@@ -227,14 +295,3 @@ def describe_picture(stream: VideoStream, video: VideoFormat) -> None:
         stream.codec_context.sample_aspect_ratio = Fraction(*video.sample_aspect)
     if video.rotation:
         stream.set_display_rotation(video.rotation)
-
-
-def holds(container: str, source: Stream) -> bool:
-    """Whether a container takes a track: tried by writing the header of a file with it alone."""
-    try:
-        with av.open(io.BytesIO(), "w", format=FORMATS[container]) as trial:
-            trial.add_stream_from_template(source, opaque=True)
-            trial.start_encoding()
-    except (ValueError, OSError):
-        return False
-    return True

@@ -74,8 +74,11 @@ class SidesWriter:
         self._kept: list[_Track] = []
         self._attachments: list[Attachment] = []
         self._warnings: dict[str, int] = {}
+        self._timecode = ""
         for stream in streams:
-            if isinstance(stream, AttachmentStream):
+            if stream.type == "data" and "timecode" in stream.metadata:
+                self._timecode = self._timecode or stream.metadata["timecode"]
+            elif isinstance(stream, AttachmentStream):
                 self._attachments.append(Attachment(stream.name or "", stream.mimetype or "", stream.data))
             else:
                 self._tracks[stream.index] = _Track(stream)
@@ -121,6 +124,7 @@ class SidesWriter:
                     }
                     for track, described in zip(kept, tracks, strict=True)
                 ],
+                "timecode": self._timecode,
                 "attachments": [[a.name, a.mimetype, a.data] for a in self._attachments],
             }
         )
@@ -229,6 +233,8 @@ class SidesReader:
         trailer = msgpack.unpackb(file.read(length))
         self.tracks = [SideTrack.model_validate(track["plan"]) for track in trailer["tracks"]]
         self.metadata: list[dict[str, str]] = [track["metadata"] for track in trailer["tracks"]]
+        self.timecode: str = trailer.get("timecode", "")
+        """Of the first frame, from a timecode track; empty if there is none."""
         self.attachments = [Attachment(*attachment) for attachment in trailer["attachments"]]
         self._templates = [
             av.open(io.BytesIO(track["template"]), metadata_errors="replace") for track in trailer["tracks"]

@@ -216,9 +216,9 @@ def test_a_track_that_the_container_cannot_hold_is_named_in_the_warnings(tmp_pat
     parts = encode_parts(tmp_path, VIDEO, base, pts, [], EncodeSpec(**FAST), end_of(pts))
     plan = plan_of(VIDEO, base, pts, end_of(pts), tracks=tracks)
     with (tmp_path / "sides").open("rb") as file, SidesReader(file) as sides:
-        refused = mux(tmp_path / "out.mp4", "mp4", plan, parts, sides)
+        refused = mux(tmp_path / "out.ts", "ts", plan, parts, sides)
         kept = mux(tmp_path / "out.mkv", "mkv", plan, parts, sides)
-    assert list(refused.warnings) == [f"track_dropped_{tracks[0].codec}"]
+    assert "track_dropped_subrip" in refused.warnings
     assert not [name for name in kept.warnings if name.startswith("track_dropped")]
     assert packets_of(tmp_path / "out.mkv", "subtitle")[0][1] == b"hello"
 

@@ -150,16 +150,16 @@ def test_fonts_are_kept(tmp_path: Path) -> None:
         assert (font.name, font.data) == ("font.ttf", b"\x00\x01font" * 100)
 
 
-def test_a_track_that_no_muxer_knows_is_a_counted_warning(tmp_path: Path) -> None:
+def test_a_timecode_track_is_kept_as_its_first_timecode(tmp_path: Path) -> None:
     path = tmp_path / "a.mov"
-
     clip = make_clip(tmp_path / "clip.mp4", 10)
     command = ["ffmpeg", "-v", "error", "-i", str(clip), "-c", "copy", "-timecode", "01:00:00:00", str(path)]
     subprocess.run(command, check=True)
     summary, file = store(path)
-    assert summary.warnings == {"track_dropped_data": 1}
+    assert summary.warnings == {}
     with SidesReader(file) as reader:
         assert reader.tracks == []
+        assert reader.timecode == "01:00:00:00"
 
 
 @pytest.mark.parametrize("data", [b"", b"short", b"\0" * 100, b"\xff" * 8 + b"FSSIDES1"])

@@ -1,0 +1,135 @@
+"""What each output container holds of an input's other tracks: the one table behind copying, converting,
+dropping and documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Literal
+
+AudioMode = Literal["copy", "encode", "none"]
+
+_TEXT = frozenset({"subrip", "ass", "mov_text", "webvtt", "text"})
+"""Subtitles that are text, and so can be converted into one another."""
+_BITMAP = frozenset({"dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle"})
+_PCM = frozenset(
+    {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be", "s32be")}
+)
+_MOV_TAGS = frozenset(
+    {"title", "artist", "album_artist", "composer", "album", "date", "comment", "genre", "copyright",
+     "grouping", "lyrics", "description", "synopsis", "show", "episode_id", "network", "keywords", "track",
+     "disc", "creation_time"}
+)  # fmt: skip
+_RIFF_TAGS = frozenset({"title", "artist", "copyright", "comment", "date", "genre"})
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """One container: FFmpeg's muxer, what it copies, and what it converts the rest to."""
+
+    muxer: str
+    sound: frozenset[str]
+    sound_encoder: str
+    subtitles: frozenset[str]
+    text_encoder: str = ""
+    """Encoder for text subtitles that are not copied; empty: none fits."""
+    chapters: bool = True
+    tags: frozenset[str] | None = None
+    """Names of the tags that are kept; None: all."""
+    cover: Literal["stream", "attachment", "none"] = "none"
+    """How a cover picture is kept: as a picture track of one packet, or as an attached file."""
+    attachments: bool = False
+    edit_lists: bool = False
+    """Hides the part of a track before time zero, so that sound can be cut to the sample."""
+    codec_delay: bool = False
+    """Hides a stated number of samples at the beginning of a track."""
+    timecode: Literal["track", "tag", "none"] = "none"
+    tick: Fraction | None = None
+    """Times are rounded to multiples of this; None: they are exact."""
+    gaps: bool = True
+    """Packets have times; else sound is one run of samples, and silence fills its gaps."""
+
+
+CONTAINERS: dict[str, Holds] = {
+    "mp4": Holds(
+        "mp4",
+        frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "flac", "alac", "dts"}), "aac",
+        frozenset({"mov_text", "dvd_subtitle"}), "mov_text",
+        cover="stream", edit_lists=True, tags=_MOV_TAGS, timecode="track",
+    ),
+    "mov": Holds(
+        "mov",
+        frozenset({"aac", "mp3", "ac3", "eac3", "alac"}) | _PCM, "aac",
+        frozenset({"mov_text"}), "mov_text",
+        edit_lists=True, tags=_MOV_TAGS, timecode="track",
+    ),
+    "mkv": Holds(
+        "matroska",
+        frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "vorbis", "flac", "alac", "dts", "truehd"})
+        | _PCM - {"pcm_s32be"}, "flac",
+        frozenset({"subrip", "ass", "webvtt", "text"}) | _BITMAP, "subrip",
+        cover="attachment", attachments=True, codec_delay=True, timecode="tag", tick=Fraction(1, 1000),
+    ),
+    "webm": Holds(
+        "webm",
+        frozenset({"opus", "vorbis"}), "libopus",
+        frozenset({"webvtt"}), "webvtt",
+        codec_delay=True, timecode="tag", tick=Fraction(1, 1000),
+    ),
+    "ts": Holds(
+        "mpegts",
+        frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "dts"}), "aac",
+        frozenset({"dvb_subtitle"}),
+        chapters=False, tags=frozenset(), tick=Fraction(1, 90_000),
+    ),
+    "avi": Holds(
+        "avi",
+        frozenset(), "pcm_s16le",
+        frozenset(),
+        chapters=False, tags=_RIFF_TAGS, gaps=False,
+    ),
+}  # fmt: skip
+"""By output suffix; containers without sound (gif, webp, jpg, png) are not here."""
+
+
+class Fate(StrEnum):
+    """What becomes of a track."""
+
+    COPY = "copied"
+    CONVERT = "converted"
+    DROP = "dropped"
+
+
+def fate_of(container: str, kind: str, codec: str, audio: AudioMode = "copy") -> tuple[Fate, str]:
+    """What becomes of a track of a codec (FFmpeg's name of it, not of its decoder), and the encoder it is
+    converted with."""
+    holds = CONTAINERS[container]
+    if kind == "audio":
+        if audio == "none":
+            return Fate.DROP, ""
+        copied = audio == "copy" and codec in holds.sound
+        return (Fate.COPY, "") if copied else (Fate.CONVERT, holds.sound_encoder)
+    if kind == "subtitle":
+        if codec in holds.subtitles:
+            return Fate.COPY, ""
+        if codec in _TEXT and holds.text_encoder:
+            return Fate.CONVERT, holds.text_encoder
+    return Fate.DROP, ""
+
+
+def table() -> str:
+    """The table of docs/media.md: container x codec, as Markdown."""
+    kinds = {
+        "audio": ["aac", "mp3", "ac3", "eac3", "opus", "vorbis", "flac", "alac", "pcm_s16le", "pcm_s24le"],
+        "subtitle": ["subrip", "ass", "mov_text", "webvtt", "dvd_subtitle", "hdmv_pgs_subtitle"],
+    }
+    lines = []
+    for kind, codecs in kinds.items():
+        lines += [f"| {kind} | {' | '.join(codecs)} |", "|---" * (len(codecs) + 1) + "|"]
+        for container in CONTAINERS:
+            fates = (fate_of(container, kind, codec) for codec in codecs)
+            cells = [f"→ {encoder}" if encoder else str(fate) for fate, encoder in fates]
+            lines.append(f"| {container} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,147 @@
+"""Copies the sound of a track: payloads bit for bit, times exact, what was hidden stays hidden."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from math import floor
+
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
+from av.packet import Packet
+from av.stream import Stream
+
+from assembler.clock import ResultClock, stamped
+from assembler.holds import Holds
+
+PREROLL = Fraction(1, 10)
+"""Seconds of hidden sound kept before the first that is heard, so that a decoder is in full swing by then;
+Opus asks for 80 ms (RFC 7845, 4.6), others for a packet or two."""
+PRIMING = 2112
+"""Samples. A decoder's lead-in is no longer (Apple's AAC encoder has the longest); more was cut by hand."""
+_AAC_FRAME = 1024
+
+
+def hidden_samples(first: Packet[Stream]) -> int:
+    """Samples at the beginning of a track that its first packet says are not played."""
+    if not first.has_sidedata("skip_samples"):
+        return 0
+    (samples,) = struct.unpack_from("<I", bytes(first.get_sidedata("skip_samples")))
+    return int(samples)
+
+
+class CopiedSound:
+    """Packets of one track of sound, ready to be muxed.
+
+    `first` is the track's first packet: it tells how much of the beginning is hidden. Containers with edit
+    lists hide what lies before zero; others hide one packet at most, so that the cut falls on a packet
+    (`sound_cut_at_packets`).
+    """
+
+    def __init__(
+        self,
+        output: OutputContainer,
+        source: AudioStream,
+        holds: Holds,
+        clock: ResultClock,
+        first: Packet[Stream],
+        warnings: Counter[str],
+    ) -> None:
+        context = source.codec_context
+        self._rate = context.sample_rate
+        self._clock, self._warnings, self._exact = clock, warnings, holds.edit_lists
+        skipped = hidden_samples(first)
+        begin = clock.at(stamped(first) or 0)
+        heard = begin + Fraction(skipped, self._rate)
+        self._heard = heard if clock.start is None else max(heard, clock.start)
+        hidden = self._heard > begin
+        primed = hidden and holds.codec_delay and _is_plain_aac(source)
+        self._lead = self._hideable(holds, primed, skipped, begin)
+        self.stream: Stream = (
+            _delayed_aac(output, source) if primed else output.add_stream_from_template(source, opaque=True)
+        )
+        fine = clock.tick > Fraction(1, self._rate) and not holds.codec_delay
+        self._tick = Fraction(1, self._rate) if fine else clock.tick
+        self.stream.time_base = self._tick
+        self._frame = (context.frame_size or 0) if fine else 0
+        self._ideal: Fraction | None = None
+        self._last: tuple[int, int] | None = None
+        """dts and duration of the last packet, in ticks of the result."""
+
+    def _hideable(self, holds: Holds, primed: bool, skipped: int, begin: Fraction) -> Fraction:
+        """Seconds before the first heard sound that are kept."""
+        delay = Fraction(skipped, self._rate)
+        if holds.edit_lists and self._heard <= self._clock.tick:
+            return PREROLL
+        if primed:
+            return Fraction(_AAC_FRAME, self._rate)
+        return delay if skipped <= PRIMING else Fraction(0)
+
+    def feed(self, packet: Packet[Stream]) -> Iterator[Packet[Stream]]:
+        """The packet with its time in the result, or nothing if it does not belong there."""
+        stamp = stamped(packet)
+        start = self._after() if stamp is None else self._steady(self._clock.at(stamp))
+        length = (
+            Fraction(self._frame, self._rate) if self._frame else (packet.duration or 0) * packet.time_base
+        )
+        if start < self._heard - self._lead - self._clock.tick:
+            return
+        if self._last is None and not self._exact and start > self._heard + self._clock.tick + self._lead:
+            self._note_cut()
+        if self._clock.end is not None:
+            if start >= self._clock.end:
+                return
+            if start + length > self._clock.end:
+                length = self._clock.end - start
+                self._note_cut()
+        yield self._timed(packet, start, length)
+
+    def flush(self) -> Iterator[Packet[Stream]]:
+        """Nothing is held back."""
+        yield from ()
+
+    def _note_cut(self) -> None:
+        if not self._exact:
+            self._warnings["sound_cut_at_packets"] = 1
+
+    def _after(self) -> Fraction:
+        return Fraction(0) if self._last is None else sum(self._last) * self._tick
+
+    def _steady(self, start: Fraction) -> Fraction:
+        """Where a coarse clock (Matroska's milliseconds) only rounds, whole frames follow one another."""
+        if self._frame:
+            if self._ideal is not None and abs(start - self._ideal) <= self._clock.tick:
+                start = self._ideal
+            self._ideal = start + Fraction(self._frame, self._rate)
+        return start
+
+    def _timed(self, packet: Packet[Stream], start: Fraction, length: Fraction) -> Packet[Stream]:
+        """Decode times rise strictly: a repeated one is moved behind the packet before it."""
+        tick = self._tick
+        pts, duration = floor(start / tick + Fraction(1, 2)), floor(length / tick + Fraction(1, 2))
+        if self._last is not None and pts <= self._last[0]:
+            pts = self._last[0] + max(self._last[1], 1)
+            self._warnings["sound_timestamps_repaired"] += 1
+        self._last = pts, duration
+        packet.stream, packet.time_base = self.stream, tick
+        packet.pts, packet.dts, packet.duration = pts, pts, duration
+        return packet
+
+
+def _is_plain_aac(source: AudioStream) -> bool:
+    context = source.codec_context
+    return context.codec.canonical_name == "aac" and context.profile == "LC" and bool(context.extradata)
+
+
+def _delayed_aac(output: OutputContainer, source: AudioStream) -> Stream:
+    """A track of AAC whose header states one frame of delay: that is what an encoder's context has, and a
+    copied one lacks."""
+    context = source.codec_context
+    stream = output.add_stream("aac", rate=context.sample_rate)
+    stream.codec_context.layout = context.layout.name
+    stream.codec_context.time_base = Fraction(1, context.sample_rate)
+    stream.codec_context.open()
+    stream.codec_context.extradata = context.extradata
+    return stream

@@ -1,0 +1,169 @@
+"""The tracks of the result other than its picture: each copied, converted, or dropped and named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Protocol
+
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
+from av.packet import Packet
+from av.stream import Disposition, Stream
+from av.subtitles.stream import SubtitleStream
+
+from assembler.clock import ResultClock
+from assembler.holds import CONTAINERS, AudioMode, Fate, fate_of
+from assembler.sound import CopiedSound
+from assembler.subtitles import ConvertedSubtitles, Subtitles
+from assembler.transcode import ConvertedSound
+from runtime.sides import SidesReader
+from schemas.plan import Plan, SideTrack
+
+Timed = tuple[Fraction, int, Packet]  # type: ignore[type-arg]  # generic in the stubs only
+"""(time in seconds, tie-break, packet), for interleaving."""
+_COVERS = {"mjpeg": ("cover.jpg", "image/jpeg"), "png": ("cover.png", "image/png")}
+_STALE = {"DURATION", "BPS", "NUMBER_OF_FRAMES", "NUMBER_OF_BYTES", "encoder"}
+"""Tags about a track of the input that need not be true for the result's."""
+
+
+class Line(Protocol):
+    """What makes the packets of one track of the result."""
+
+    @property
+    def stream(self) -> Stream: ...
+
+    def feed(self, packet: Packet[Stream]) -> Iterator[Packet[Stream]]: ...
+
+    def flush(self) -> Iterator[Packet[Stream]]: ...
+
+
+class _Cover:
+    """A picture that belongs to the whole file, such as a poster."""
+
+    def __init__(self, output: OutputContainer, source: Stream) -> None:
+        self.stream = output.add_stream_from_template(source, opaque=True)
+        self.stream.time_base = Fraction(1, 1000)
+
+    def feed(self, packet: Packet[Stream]) -> Iterator[Packet[Stream]]:
+        packet.stream, packet.time_base = self.stream, Fraction(1, 1000)
+        packet.pts = packet.dts = packet.duration = 0
+        yield packet
+
+    def flush(self) -> Iterator[Packet[Stream]]:
+        yield from ()
+
+
+class Tracks:
+    """The other tracks of a job in its output.
+
+    `zero`: seconds of the result's clock at which the output's clock begins, where its container has to begin
+    with the first picture.
+    """
+
+    def __init__(
+        self,
+        output: OutputContainer,
+        container: str,
+        plan: Plan,
+        sides: SidesReader,
+        audio: AudioMode,
+        warnings: Counter[str],
+        zero: Fraction = Fraction(0),
+    ) -> None:
+        self._output, self._container, self._holds = output, container, CONTAINERS[container]
+        self._plan, self._sides, self._audio, self._zero = plan, sides, audio, zero
+        self._warnings = warnings
+        self._lines: dict[int, Line] = {}
+        wanted = {t.stream for t in plan.tracks if t.kind == "audio" or _is_cover(t)}
+        first = self._first_packets(wanted)
+        for track in plan.tracks:
+            line = self._line(track, first.get(track.stream))
+            if line is not None:
+                self._lines[track.stream] = line
+                self._describe(line.stream, track)
+        self._attach()
+
+    def _first_packets(self, wanted: set[int]) -> dict[int, Packet[Stream]]:
+        found: dict[int, Packet[Stream]] = {}
+        if wanted:
+            for number, packet in self._sides.packets():
+                if number in wanted:
+                    found.setdefault(number, packet)
+                    if len(found) == len(wanted):
+                        break
+        return found
+
+    def _line(self, track: SideTrack, first: Packet[Stream] | None) -> Line | None:
+        source = self._sides.template(track.stream)
+        codec = source.codec_context.codec.canonical_name
+        if _is_cover(track):
+            return self._cover(source, codec, first)
+        fate, encoder = fate_of(self._container, track.kind, codec, self._audio)
+        clock = ResultClock.of(self._plan, track)
+        if self._zero:
+            clock = replace(clock, origin=clock.origin + self._zero)
+        if fate is not Fate.DROP and isinstance(source, AudioStream) and first is not None:
+            if fate is Fate.COPY:
+                return CopiedSound(self._output, source, self._holds, clock, first, self._warnings)
+            self._warnings[f"sound_converted_{codec}"] += 1
+            gaps = self._holds.gaps
+            return ConvertedSound(self._output, source, encoder, clock, self._warnings, gaps=gaps)
+        if fate is not Fate.DROP and isinstance(source, SubtitleStream):
+            if fate is Fate.COPY:
+                return Subtitles(self._output.add_stream_from_template(source, opaque=True), clock)
+            self._warnings[f"subtitles_converted_{codec}"] += 1
+            return ConvertedSubtitles(self._output, source, encoder, clock, self._warnings)
+        if not (track.kind == "audio" and self._audio == "none"):
+            self._warnings[f"track_dropped_{codec}"] += 1
+        return None
+
+    def _cover(self, source: Stream, codec: str, first: Packet[Stream] | None) -> Line | None:
+        if first is not None and codec in _COVERS:
+            if self._holds.cover == "stream":
+                return _Cover(self._output, source)
+            if self._holds.cover == "attachment":
+                self._output.add_attachment(*_COVERS[codec], bytes(first))
+                return None
+        self._warnings["cover_dropped"] += 1
+        return None
+
+    def _describe(self, stream: Stream, track: SideTrack) -> None:
+        stream.disposition = Disposition(track.disposition)
+        tags = self._sides.metadata[track.stream]
+        stream.metadata.update({k: v for k, v in tags.items() if k.split("-")[0] not in _STALE})
+        if track.language:
+            stream.metadata["language"] = track.language
+
+    def _attach(self) -> None:
+        for attachment in self._sides.attachments:
+            if self._holds.attachments:
+                self._output.add_attachment(attachment.name, attachment.mimetype, attachment.data)
+            else:
+                self._warnings["attachment_dropped"] += 1
+
+    def packets(self) -> Iterator[Timed]:
+        """All packets in about the order they were stored in."""
+        if not self._lines:
+            return
+        count = 0
+        for number, packet in self._sides.packets():
+            if number in self._lines:
+                for made in self._lines[number].feed(packet):
+                    count += 1
+                    yield _timed(made, count)
+        for line in self._lines.values():
+            for made in line.flush():
+                count += 1
+                yield _timed(made, count)
+
+
+def _timed(packet: Packet[Stream], count: int) -> Timed:
+    at = packet.dts if packet.dts is not None else packet.pts
+    return (at or 0) * packet.time_base, count, packet
+
+
+def _is_cover(track: SideTrack) -> bool:
+    return track.kind == "video" and bool(track.disposition & Disposition.attached_pic)
