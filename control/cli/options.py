@@ -45,7 +45,7 @@ def job_options(function: F) -> F:
             click.option("--preset", default="medium", show_default=True, help="Preset of the encoder."),
             click.option("--threads", type=click.IntRange(1, 64), default=4, show_default=True,
                          help="Threads of the encoder; part of the job, since the bytes depend on it."),
-            click.option("--bitrate", type=BitRate(), default=0, metavar="BITS",
+            click.option("--bitrate", type=BitRate(), metavar="BITS",
                          help="Cap of each segment's bit rate, such as 4M, on top of the quality."),
             click.option("--like-source", is_flag=True, help="Cap at the input's own bit rate."),
             click.option("--audio", type=click.Choice(["copy", "encode", "none"]), default="copy",
@@ -109,7 +109,8 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "on_failure": options["on_failure"],
         },
         encode={"encoder": options["encoder"] or default_encoder(options["output"])}
-        | {key: options[key] for key in ("quality", "bitrate", "like_source", "preset", "threads")},
+        | {"bitrate": options["bitrate"] or 0}
+        | {key: options[key] for key in ("quality", "like_source", "preset", "threads")},
         audio=options["audio"],
     )
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,10 @@ class Command:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def start(self, *args: str | Path) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    @contextmanager
+    def start(self, *args: str | Path) -> Iterator[subprocess.Popen[str]]:
+        """The running command; killed at the end if it still runs."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "control.cli.main", *map(str, args)],
             cwd=ROOT,
             env=environment(self._settings, os.environ),
@@ -33,6 +37,12 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
         )
+        with process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
 
     def __call__(self, *args: str | Path) -> tuple[int, str, str]:
         """(exit code, standard output, last line of standard error)"""
@@ -131,6 +141,23 @@ def test_submit_and_status_work_with_running_services(cluster: Cluster, clip: Pa
     code, out, _ = command("status")
     assert job in out
     assert command("status", "nothing")[0] == 2
+
+
+def test_up_serves_other_commands_until_it_is_told_to_stop(
+    alone: Command, clip: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.mp4"
+    assert alone("status")[0] == 2, "nothing runs yet"
+    with alone.start("up") as up:
+        state = tmp_path / "data" / "up.json"
+        eventually("up says where Kafka is", state.exists, 60)
+        code, _, last = alone("swap", "--engine", "none", "-t", clip, "-o", output)
+        assert (code, "120 frames" in last) == (0, True), last
+        assert "done" in alone("status")[1]
+        up.send_signal(signal.SIGTERM)
+        _, err = up.communicate(timeout=60)
+    assert up.returncode == 0, err
+    assert not state.exists()
 
 
 def test_doctor_finds_the_broker_and_its_session_floor(cluster: Cluster) -> None:
