@@ -175,8 +175,8 @@ class Scheduler:
                 writes += self._resubmit(run)
                 continue
             run.waiting.extend(i for i in range(len(run.plan.orders)) if i not in seen.get(job, set()))
-            for checkpoint in [c for s, c in run.done.items() if s in run.released]:
-                del run.done[checkpoint.segment]
+            unseen = [run.done.pop(index) for index in list(run.done) if index in run.released]
+            for checkpoint in unseen:
                 writes += self.checkpointed(checkpoint)
         return writes
 

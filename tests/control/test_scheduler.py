@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control.scheduler import Limits, Scheduler, Write
@@ -165,6 +165,7 @@ def test_a_failure_aborts_what_is_in_flight_and_frees_its_room() -> None:
     assert [o.job for o in orders(scheduler.release())] == ["b"]
 
 
+@example(done=set(), extra=set(range(12)), run=1, limit=12)
 @given(
     done=st.sets(st.integers(0, 11)),
     extra=st.sets(st.integers(0, 11)),
