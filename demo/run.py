@@ -52,7 +52,7 @@ def main() -> int:
         seconds = time.monotonic() - started
         assert here.supervisor is not None
         print("processes:", ", ".join(f"{name} {pid}" for name, pid in here.supervisor.pids().items()))
-        print("records:  ", ", ".join(f"{t} {n}" for t, n in records(here.settings).items()))
+        print("offsets:  ", ", ".join(f"{t} {n}" for t, n in records(here.settings).items()))
     make_sheet(CLIP, OUT, SHEET)
     frames = count(OUT)
     print(f"frames:    {frames} in {seconds:.1f} s, {frames / seconds:.0f} frames/s")
@@ -95,7 +95,7 @@ def tone(samples: int) -> list[av.AudioFrame]:
 
 
 def records(settings: Settings) -> dict[str, int]:
-    """How many records each topic got, by name without the prefix."""
+    """How many offsets each topic used, by name without the prefix: records, and marks of transactions."""
     client = reader(settings.kafka, "demo")
     counts = {}
     for name, topic in sorted(client.list_topics(timeout=10).topics.items()):
