@@ -16,18 +16,26 @@ from av.container import Flags, OutputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from assembler.encoders import choose, configure
+from assembler.convert import FilterChain, converter
+from assembler.encoders import PLAIN, EncoderChoice, Target, choose, configure, limited
 from assembler.timing import reorder_depth
 from runtime.payload import frame_planes
 from schemas.errors import EncoderError
 from schemas.frames import Rational, VideoFormat
 from schemas.job import EncodeSpec
+from schemas.pixels import pixel_format
 
 DEFAULT_RATE = Fraction(25)
 """Hint for the rate control where the input names no rate; never used for time."""
 
 MOST_REORDERED = 64
 """Frames; both H.264 and HEVC allow 16."""
+
+CAP_TOLERANCE = Fraction(11, 10)
+"""By how much a segment may pass its cap before that is a warning."""
+
+FORMATS = {"mp4": "mp4", "mov": "mov", "mkv": "matroska"}
+"""FFmpeg's muxer for each suffix of a segment."""
 
 Plane = npt.NDArray[Any]
 
@@ -41,6 +49,8 @@ class EncodedSegment:
     reorder: int
     bytes: int
     encoder: str
+    warnings: dict[str, int]
+    """`padded_to_even`, `hdr_metadata_dropped`, `interlacing_dropped`: frames; `bitrate_exceeded`: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +70,29 @@ class SegmentEncoder:
     """
 
     def __init__(
-        self, path: Path, video: VideoFormat, time_base: Rational, rate: Rational, spec: EncodeSpec
+        self,
+        path: Path,
+        video: VideoFormat,
+        time_base: Rational,
+        rate: Rational,
+        spec: EncodeSpec,
+        target: Target = PLAIN,
     ) -> None:
-        self._path, self._video = path, video
-        self._choice = choose(spec, video)
+        self._path, self._video, self._target = path, video, target
+        self._choice = choose(spec, video, target)
+        self._coded = _coded(video, self._choice)
+        self._padded = (self._coded.width, self._coded.height) != (video.width, video.height)
         self._tick = Fraction(*time_base)
         self._pts: list[int] = []
         self._decoded: list[int] = []
+        self._bits = 0
         self._finished = False
         with _translated(self._choice.name):
             self._output = self._open()
             hint = Fraction(*rate) if rate[0] > 0 and rate[1] > 0 else DEFAULT_RATE
             self._stream = cast(VideoStream, self._output.add_stream(self._choice.name, rate=hint))
             configure(self._stream, self._choice, video, self._tick)
+            self._convert = _conversion(self._choice, self._coded, self._tick)
 
     @property
     def suffix(self) -> str:
@@ -81,20 +101,19 @@ class SegmentEncoder:
 
     def _open(self) -> OutputContainer:
         scale = str(self._tick.denominator)
-        mp4 = {"movie_timescale": scale, "video_track_timescale": scale}
-        in_mp4 = self._choice.suffix == "mp4"
+        options = {"movie_timescale": scale, "video_track_timescale": scale}
+        form = FORMATS[self._choice.suffix]
         output = av.open(
-            str(self._path),
-            "w",
-            format="mp4" if in_mp4 else "matroska",
-            container_options=mp4 if in_mp4 else {},
+            str(self._path), "w", format=form, container_options={} if form == "matroska" else options
         )
         output.flags = int(output.flags) | cast(int, Flags.bitexact.value)  # no random ids
         return output
 
     def picture(self) -> Picture:
         """A frame to fill; its samples are undefined."""
-        frame = VideoFrame(self._video.width, self._video.height, self._video.pixel_format)
+        frame = VideoFrame(self._coded.width, self._coded.height, self._coded.pixel_format)
+        for chroma in frame_planes(frame, self._coded)[self._video.pixels.planes :]:
+            chroma.fill(1 << (self._coded.pixels.depth - 1))  # gray that is coded as colour
         return Picture(frame, frame_planes(frame, self._video))
 
     def encode(self, picture: Picture, pts: int) -> None:
@@ -103,9 +122,11 @@ class SegmentEncoder:
             raise EncoderError(f"pts {pts} does not come after {self._pts[-1]}")
         frame = picture.frame
         with _translated(self._choice.name):
-            if self._choice.pixel_format != self._video.pixel_format:
-                frame = frame.reformat(format=self._choice.pixel_format)  # interleaves chroma, no more
+            if self._padded:
+                pad(picture.planes, frame_planes(frame, self._coded), self._video)
             frame.pts, frame.time_base = pts, self._tick
+            if self._convert is not None:
+                frame = self._convert(frame)
             self._pts.append(pts)
             self._mux(frame)
 
@@ -117,10 +138,11 @@ class SegmentEncoder:
             # below the pts. libx265's own is garbage for segments shorter than its delay.
             packet.dts = self._pts[0] - MOST_REORDERED + len(self._decoded)
             self._decoded.append(packet.pts)
+            self._bits += packet.size * 8
             self._output.mux_one(packet)
 
-    def finish(self) -> EncodedSegment:
-        """Write what the encoder still holds and close the file."""
+    def finish(self, end: int | None = None) -> EncodedSegment:
+        """Write what the encoder still holds and close the file. `end`: where the last frame ends, ticks."""
         if not self._pts:
             raise EncoderError("a segment without frames")
         with _translated(self._choice.name):
@@ -133,7 +155,18 @@ class SegmentEncoder:
             )
         self._finished = True
         size = self._path.stat().st_size
-        return EncodedSegment(self._pts, reorder_depth(self._decoded), size, self._choice.describe())
+        encoder, depth = self._choice.describe(), reorder_depth(self._decoded)
+        return EncodedSegment(self._pts, depth, size, encoder, self._warnings(end))
+
+    def _warnings(self, end: int | None) -> dict[str, int]:
+        warnings = dict.fromkeys(self._choice.warnings, len(self._pts))
+        if self._padded:
+            warnings["padded_to_even"] = len(self._pts)
+        if self._target.cap and end is not None and end > self._pts[0]:
+            seconds = (end - self._pts[0]) * self._tick
+            if self._bits > self._target.cap * seconds * CAP_TOLERANCE:
+                warnings["bitrate_exceeded"] = 1
+        return warnings
 
     def abort(self) -> None:
         """Close the encoder and remove the file. Harmless after `finish`, which keeps the file."""
@@ -151,6 +184,34 @@ class SegmentEncoder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abort()
+
+
+def pad(inner: Sequence[Plane], outer: Sequence[Plane], video: VideoFormat) -> None:
+    """Repeat the last rows and columns of a picture up to its coded size, rows field by field if it has
+    fields. `inner` are views of the top left of `outer`, which may have chroma beyond them."""
+    step = 1 if video.field_order == "progressive" else 2
+    for small, large in zip(inner, outer, strict=False):
+        rows, columns = small.shape
+        large[:rows, columns:] = large[:rows, columns - 1 : columns]
+        for row in range(rows, large.shape[0]):
+            large[row] = large[max(row - step, 0)]
+
+
+def _coded(video: VideoFormat, choice: EncoderChoice) -> VideoFormat:
+    """The format of the frames that are filled: padded, and with chroma where gray is coded as colour."""
+    name = video.pixel_format
+    if video.pixels.planes == 1 and pixel_format(choice.pixel_format).planes > 1:
+        name = name.replace("gray", "yuv420p")
+    return video.model_copy(update={"width": choice.width, "height": choice.height, "pixel_format": name})
+
+
+def _conversion(choice: EncoderChoice, coded: VideoFormat, tick: Fraction) -> FilterChain | None:
+    """What turns frames into what the encoder takes; None where it takes them as they are. ProRes takes its
+    tags and field order from the frames, and limited range alone."""
+    result = coded.model_copy(update={"pixel_format": choice.pixel_format})
+    if choice.name == "prores_ks":
+        return converter(coded, limited(result), tick)
+    return converter(coded, result, tick) if result != coded else None
 
 
 class _translated:  # noqa: N801 (reads as a verb)

@@ -6,14 +6,17 @@ import queue
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import structlog
 
 from assembler.encode import Picture, Plane, SegmentEncoder
+from assembler.encoders import Target, cap_of
 from assembler.join import Pair, StreamKey
 from assembler.paste import blur, paste
 from runtime.payload import Planes, decode
@@ -124,11 +127,16 @@ class SegmentTask:
 
     def _make(self, spec: JobSpec) -> Checkpoint:
         start = self.start
-        with SegmentEncoder(self._path, start.format, start.time_base, start.rate, spec.encode) as encoder:
+        target = Target(
+            spec.container, cap_of(spec.encode, start.bitrate), Fraction(spec.plan.segment_seconds)
+        )
+        with SegmentEncoder(
+            self._path, start.format, start.time_base, start.rate, spec.encode, target
+        ) as encoder:
             last_end = start.end
             while not isinstance(item := self._next(), StreamEnd):
                 last_end = self._encode(encoder, item)
-            done = encoder.finish()
+            done = encoder.finish(last_end)
         name = f"segments/{self.key.stream}/{self.key.epoch}/{self._path.name[:12]}.{encoder.suffix}"
         self._keep(name)
         return Checkpoint(
@@ -147,7 +155,7 @@ class SegmentTask:
             swapped=self.tally.swapped,
             no_face=self.tally.no_face,
             replaced=self.tally.replaced,
-            warnings=item.warnings,
+            warnings=dict(Counter(item.warnings) + Counter(done.warnings)),
         )
 
     def _keep(self, name: str) -> None:

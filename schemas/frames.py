@@ -160,6 +160,8 @@ class StreamStart(Record):
     format: VideoFormat
     rate: Rational = (0, 1)
     """Nominal frame rate, a hint for the encoder's rate control; never used for time. 0 if unknown."""
+    bitrate: int = 0
+    """Average bits a second of the picture in the input, for jobs that ask for the like; 0 if unknown."""
 
 
 @register

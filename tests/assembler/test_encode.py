@@ -33,7 +33,7 @@ def encode(path: Path, video: VideoFormat, spec: EncodeSpec, frames: int = 24) -
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("encoder", ["libx264", "libx265", "ffv1"])
+@pytest.mark.parametrize("encoder", ["libx264", "libx265", "libsvtav1", "libvpx-vp9", "prores_ks", "ffv1"])
 def test_the_same_spec_gives_the_same_bytes_twice(tmp_path: Path, encoder: str) -> None:
     spec = EncodeSpec.model_validate({"encoder": encoder, **FAST})
     assert encode(tmp_path / "a", VIDEO, spec) == encode(tmp_path / "b", VIDEO, spec)
@@ -64,6 +64,13 @@ def test_what_decides_the_bytes_is_recorded() -> None:
         ("libx265", "yuv444p12le", "yuv444p12le"),
         ("ffv1", "yuv420p12le", "yuv420p12le"),
         ("ffv1", "gray10le", "gray10le"),
+        ("libsvtav1", "yuv420p", "yuv420p"),
+        ("libsvtav1", "yuv420p10le", "yuv420p10le"),
+        ("libvpx-vp9", "yuv420p", "yuv420p"),
+        ("libvpx-vp9", "yuv422p", "yuv422p"),
+        ("libvpx-vp9", "yuv444p", "yuv444p"),
+        ("prores_ks", "yuv422p10le", "yuv422p10le"),
+        ("prores_ks", "yuv444p10le", "yuv444p12le"),  # so FFmpeg decodes all of 4444
     ],
 )
 def test_pixel_formats_are_encoded_as_they_are(tmp_path: Path, encoder: str, name: str, decoded: str) -> None:
@@ -72,7 +79,10 @@ def test_pixel_formats_are_encoded_as_they_are(tmp_path: Path, encoder: str, nam
     with av.open(str(tmp_path / "a")) as container:
         frames = list(container.decode(video=0))
     assert [frame.format.name for frame in frames] == [decoded] * 3
-    if encoder != "ffv1":  # matroska rounds to milliseconds; the checkpoint has the exact times
+    if encoder not in (
+        "ffv1",
+        "libvpx-vp9",
+    ):  # matroska rounds to milliseconds; the checkpoint has the exact times
         assert [frame.pts * frame.time_base for frame in frames] == [
             Fraction(450_000 + n * 3600 + n % 3 * 700, 90_000) for n in range(3)
         ]
@@ -82,10 +92,10 @@ def test_pixel_formats_are_encoded_as_they_are(tmp_path: Path, encoder: str, nam
     ("encoder", "width", "height", "name", "reason"),
     [
         ("libx264", 64, 48, "yuv420p12le", "Encoders that take it: libx265, ffv1"),
-        ("libx264", 63, 48, "yuv420p", "must be even. ffv1 in .mkv can"),
-        ("libx265", 64, 47, "yuv420p", "must be even"),
-        ("libx264", 63, 48, "yuv422p", "must be even"),
-        ("h264_nvenc", 64, 48, "gray", "libx264, libx265, ffv1"),
+        ("libvpx-vp9", 64, 48, "yuv420p10le", "Encoders that take it: libx264, libx265, libsvtav1"),
+        ("libsvtav1", 64, 48, "yuv422p", "it takes yuv420p, yuv420p10le"),
+        ("h264_nvenc", 64, 48, "yuv420p10le", "libx264, libx265"),
+        ("libwebp_anim", 16384, 48, "yuv420p", "16383 pixels a side at most"),
     ],
 )
 def test_what_an_encoder_cannot_hold_is_refused_with_what_can(
@@ -102,7 +112,8 @@ def test_what_an_encoder_cannot_hold_is_refused_with_what_can(
 @pytest.mark.parametrize(
     ("encoder", "width", "height", "name"),
     [("ffv1", 63, 47, "yuv420p"), ("libx264", 63, 47, "yuv444p"), ("libx265", 64, 47, "yuv422p"),
-     ("libx264", 63, 47, "gray")],
+     ("libx264", 63, 47, "gray"), ("libvpx-vp9", 63, 47, "yuv420p"), ("libvpx-vp9", 63, 47, "yuv444p"),
+     ("prores_ks", 63, 47, "yuv422p10le")],
 )  # fmt: skip
 def test_odd_sizes_keep_their_size(tmp_path: Path, encoder: str, width: int, height: int, name: str) -> None:
     video = VideoFormat(width=width, height=height, pixel_format=name)

@@ -202,9 +202,9 @@ def test_a_finished_stream_behind_an_unfinished_one_is_not_made_again(
 def test_what_fails_is_told_and_the_others_go_on(kafka: Settings, feed: Feed, tmp_path: Path) -> None:
     feed.job(spec_of("good", tmp_path))
     feed.job(spec_of("bad", tmp_path))
-    odd = VIDEO.model_copy(update={"width": 63})
+    deep = VIDEO.model_copy(update={"pixel_format": "yuv420p12le"})
     feed.write(make_stream("bad", 0, failed={5: Failure(reason="the engine gave up")}), 0)
-    feed.write(make_stream("bad", 1, video=odd), 0)
+    feed.write(make_stream("bad", 1, video=deep), 0)
     broken = make_stream("bad", 2)
     record, body = broken.swaps[1]
     outside = Patch(x=60, y=0, width=8, height=2, offset=0)
@@ -223,7 +223,7 @@ def test_what_fails_is_told_and_the_others_go_on(kafka: Settings, feed: Feed, tm
     assert checkpoint.stream == "good/0"
     reasons = {event.stream: event.reason for event in failures}
     assert "the engine gave up" in reasons["bad/0"]
-    assert "sides must be even" in reasons["bad/1"]
+    assert "libx264 does not take yuv420p12le" in reasons["bad/1"]
     assert "leaves the frame" in reasons["bad/2"]
     assert "5 frames, but patches for 4" in reasons["bad/3"]
     assert {event.job for event in failures} == {"bad"}
