@@ -174,10 +174,8 @@ class _Scanner:
                     continue
                 index = packet.stream_index
                 numbers[index] += 1
-                mend = mends[index]
-                if numbers[index] not in mend.dropped:
-                    correct(packet, mend, numbers[index])
-                    writer.write(packet)
+                correct(packet, mends[index], numbers[index])
+                writer.write(packet)
             return writer.close()
 
     # The timeline

@@ -5,7 +5,7 @@
    clock; one of 2^33 ticks of 90 kHz, the width of MPEG's clock, a wrap; a leap of more than JUMP_AHEAD
    seconds, in MPEG streams only, a clock that was set anew. From there on all tracks are shifted alike: by
    2^33 ticks after a wrap, else so that the picture goes on without a gap, and later still where sound
-   already there would be cut by more than OVERLAP seconds.
+   already there would be cut.
 2. *Frames* are shown in the order in which the decoder gives them out. Where their times are the right ones
    in another order, each moved by no more than a decoder may reorder (AVI knows decode times only), they are
    sorted.
@@ -14,7 +14,7 @@
 
 Start offsets, edit lists, priming and the delay of B-frames are what they are: times are kept, never
 counted anew from zero. What is changed is counted: `clock_restarted`, `clock_wrapped`, `timestamp_outliers`,
-`timestamps_sorted`, `timestamps_repaired`, `sound_overlap_dropped`.
+`timestamps_sorted`, `timestamps_repaired`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from statistics import median_low
 JUMP_BACK = Fraction(3, 10)
 JUMP_AHEAD = Fraction(10)
 """As FFmpeg's dts_delta_threshold."""
-OVERLAP = Fraction(1, 10)
 CLOCKED = ("video", "audio")
 """Kinds of tracks whose times tell of the clock; packets of others may come late or early."""
 WRAP = Fraction(1 << 33, 90_000)
@@ -161,8 +160,6 @@ class Mend:
     starts: list[int] = field(default_factory=lambda: [0])
     shifts: list[int] = field(default_factory=lambda: [0])
     """From packet number `starts[i]` on, `shifts[i]` ticks are added."""
-    dropped: set[int] = field(default_factory=set)
-    """Packets of sound that would lie over sound from before a restart."""
 
     def shift(self, number: int) -> int:
         return self.shifts[bisect_right(self.starts, number) - 1]
@@ -253,12 +250,10 @@ def _shift_all(
             start = _begin(clock, at, mend)
             if clock.kind == "audio" and end is not None and start is not None:
                 over = end - (start + shift)
-                shift += over if over > OVERLAP else 0
-    for clock, mend, at, end in zip(clocks, mends, jumps, ends, strict=True):
+                shift += max(over, Fraction(0))
+    for clock, mend, at in zip(clocks, mends, jumps, strict=True):
         mend.starts.append(at)
         mend.shifts.append(round(shift / clock.base))
-        if clock.kind == "audio" and end is not None:
-            changed["sound_overlap_dropped"] += _drop_overlap(clock, mend, at, end)
 
 
 def _begin(clock: Clock, at: int, mend: Mend) -> Fraction | None:
@@ -280,15 +275,3 @@ def _end(clock: Clock, mend: Mend, at: int) -> Fraction | None:
         if (tick := clock.pts[number]) != MISSING and number not in mend.outliers
     ]
     return max(ends) * clock.base if ends else None
-
-
-def _drop_overlap(clock: Clock, mend: Mend, at: int, end: Fraction) -> int:
-    """Mark packets from `at` on that would be heard, for more than half of them, before `end`."""
-    number, count = at, len(mend.dropped)
-    while number < len(clock.pts) and (tick := clock.pts[number]) != MISSING:
-        middle = tick + mend.shift(number) + Fraction(clock.duration[number], 2)
-        if middle * clock.base >= end:
-            break
-        mend.dropped.add(number)
-        number += 1
-    return len(mend.dropped) - count
