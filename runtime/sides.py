@@ -130,6 +130,7 @@ class SidesWriter:
         )
         self._file.write(trailer)
         self._file.write(_TAIL.pack(len(trailer), MAGIC))
+        tracks.sort(key=lambda track: kept[track.stream].stream.index)  # as the input lists them
         return SidesSummary(tracks, len(self._attachments), self._warnings)
 
     def _count(self, name: str) -> None:
