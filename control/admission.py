@@ -16,12 +16,15 @@ from runtime.kafka import producer
 from runtime.outbox import Outbox
 from runtime.settings import Settings
 from runtime.store import Store
-from schemas.errors import UsageError
+from schemas.errors import InputError, UsageError
 from schemas.events import Cancel
 from schemas.job import JobRecord, JobSpec
 from schemas.record import encode
 from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import open_engine
+
+_MOST_BYTES = 256 << 20
+"""Of a source picture."""
 
 
 def job_id(prefix: str = "job") -> str:
@@ -29,8 +32,10 @@ def job_id(prefix: str = "job") -> str:
     return f"{prefix}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
 
-def prepare(settings: Settings, engine: Engine, sources: Sequence[Path]) -> SourceFace | None:
-    """The face of the source pictures; None for an engine that takes none.
+def prepare(
+    settings: Settings, engine: Engine, sources: Sequence[Path], face: int | None = None
+) -> SourceFace | None:
+    """The face of the source pictures, as `Engine.prepare` says; None for an engine that takes none.
 
     Raises UsageError if the engine needs a picture and there is none, NoFaceError, InputError.
     """
@@ -39,10 +44,19 @@ def prepare(settings: Settings, engine: Engine, sources: Sequence[Path]) -> Sour
     if not sources:
         raise UsageError(f"engine {engine.name} needs a source picture (-s)")
     try:
-        pictures = [path.read_bytes() for path in sources]
+        pictures = [_picture(path) for path in sources]
     except OSError as error:
         raise UsageError(f"source {error.filename}: {error.strerror}") from error
-    return engine.prepare(pictures)
+    return engine.prepare(pictures, face)
+
+
+def _picture(path: Path) -> bytes:
+    """Raises InputError for a file too large for a picture: a video given by mistake, say."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise InputError(f"source {path} is larger than {_MOST_BYTES >> 20} MB")
+    return data
 
 
 def check_paths(target: Path, output: Path) -> None:

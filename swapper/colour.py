@@ -4,6 +4,8 @@ Rule where a format does not say: matrix bt709 from 720 lines on, else smpte170m
 ("tv"), but full for gray, as FFmpeg takes it. Matrices that are no linear Y'CbCr (ycgco, ictcp,
 gbr) are treated as not said: faces are then matched by eye to what lies around them, so that a
 wrong guess tints a patch hardly at all.
+
+Transfers are told apart where it shows: PQ, HLG and SDR (`swapper.transfer`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.frames import VideoFormat
+from swapper.transfer import has_wide_gamut, is_hdr
 
 Matrix = npt.NDArray[np.float32]
 
@@ -46,6 +49,10 @@ class Samples:
     luma: float
     grey: float
     chroma: float
+    transfer: str = "sdr"
+    """FFmpeg's name if it is HDR."""
+    primaries: str = "bt709"
+    """FFmpeg's name if they are wider."""
 
     def from_rgb(self) -> Matrix:
         """(3, 3): R'G'B' 0..1 to y, cb, cr."""
@@ -71,7 +78,9 @@ def samples(form: VideoFormat) -> Samples:
     kr, kb = LUMA_WEIGHTS.get(form.matrix, LUMA_WEIGHTS[guess])
     unit = float(1 << (pixels.depth - 8))
     full = form.color_range == "pc" or (form.color_range == "unknown" and pixels.planes == 1)
+    transfer = form.transfer if is_hdr(form.transfer) else "sdr"
+    primaries = form.primaries if has_wide_gamut(form.primaries) else "bt709"
     if full:
         top = float((1 << pixels.depth) - 1)
-        return Samples(kr, kb, 0.0, top, 128 * unit, top)
-    return Samples(kr, kb, 16 * unit, 219 * unit, 128 * unit, 224 * unit)
+        return Samples(kr, kb, 0.0, top, 128 * unit, top, transfer, primaries)
+    return Samples(kr, kb, 16 * unit, 219 * unit, 128 * unit, 224 * unit, transfer, primaries)

@@ -26,7 +26,7 @@ def command(bootstrap: str | None, data: Path | None, **options: Any) -> None:
     engine = admission.open_for(settings, options["engine"])
     job = admission.job_id()
     make_job(settings, engine, job, "", options)
-    face = admission.prepare(settings, engine, options["sources"])
+    face = admission.prepare(settings, engine, options["sources"], options["source_face"])
     name = admission.store_face(Store.of(settings), face) if face else ""
     admission.submit(settings, make_job(settings, engine, job, name, options))
     click.echo(job)

@@ -47,7 +47,7 @@ def command(
     engine = admission.open_for(settings, options["engine"])
     job = admission.job_id(_PREFIX)
     make_job(settings, engine, job, "", options)  # what is wrong with the options is said at once
-    face = admission.prepare(settings, engine, options["sources"])
+    face = admission.prepare(settings, engine, options["sources"], options["source_face"])
     with Display(verbose) as display:
         display.say("starting")
         with local.attach_or_run(settings, swappers) as here:

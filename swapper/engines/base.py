@@ -103,10 +103,12 @@ class Engine(ABC):
         """Load models and compile kernels; afterwards `swap` runs at full speed."""
 
     @abstractmethod
-    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
         """Make one face of one or more encoded pictures of the same person.
 
-        Raises NoFaceError, naming the picture by its number, and InputError for bytes that are no picture.
+        Of each picture the largest face is taken, or the `face`-th from the left, counted from 1.
+        Raises NoFaceError, naming the picture by its number and how many faces it shows, and
+        InputError for bytes that are no picture, or too large a one.
         """
 
     @abstractmethod

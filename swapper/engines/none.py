@@ -29,7 +29,7 @@ class NoneEngine(Engine):
     def warm(self) -> None:
         """Nothing to load."""
 
-    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
         """An empty face: the pictures are not looked at."""
         return SourceFace(self.name)
 

@@ -69,6 +69,11 @@ def distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     return float(np.linalg.norm(a - b))
 
 
+def cosine(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Of two identities."""
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
 def clip(form: VideoFormat, count: int | None = None) -> list[Frame]:
     """Carphone, scaled to a format."""
     frames: list[Frame] = []

@@ -52,7 +52,7 @@ class World:
     """Frames in which the detector also sees a face where none is."""
     searched: list[int] = field(default_factory=list)
 
-    def find(self, one: Frame) -> list[Square]:
+    def find(self, one: Frame, *, thorough: bool) -> list[Square]:
         self.searched.append(one.ordinal)
         found = [p.marks(one.ordinal) for p in self.people]
         squares = [Square.of_landmarks(marks) for marks in found if marks is not None]

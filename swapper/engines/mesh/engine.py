@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,23 @@ from schemas.frames import FrameFlag, VideoFormat
 from schemas.swaps import SwapFlag
 from swapper.colour import Samples, samples
 from swapper.engines.base import Engine, Frame, FrameSwap, PatchPixels, SourceFace, Work
+from swapper.engines.mesh import fields
 from swapper.engines.mesh.colour import Light
-from swapper.engines.mesh.detect import Detection, Detector, input_size
+from swapper.engines.mesh.decode import decode
+from swapper.engines.mesh.detect import Detector
 from swapper.engines.mesh.inference import Model
 from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
 from swapper.engines.mesh.render import Look, Painter
-from swapper.engines.mesh.sampling import scaled, unturned, warped
+from swapper.engines.mesh.sampling import warped
+from swapper.engines.mesh.search import aspect, search
 from swapper.engines.mesh.smooth import Smoother
-from swapper.engines.mesh.source import SourceFinder, decode
+from swapper.engines.mesh.source import SourceFinder
 from swapper.engines.mesh.stages import Stages
 from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
 from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
 
-_VERSION = 1
+_VERSION = 2
 """Raised with every change that alters patches."""
 _TEXTURE = "texture"
 _MIN_SECONDS = 1e-3
@@ -124,7 +127,7 @@ class MeshEngine(Engine):
         return f"mesh/{_VERSION} " + " ".join(f"{m.name}@{m.sha256[:12]}" for m in used)
 
     def warm(self) -> None:
-        """Load the models and compile the kernels for 8 and 16 bit.
+        """Load the models and compile the kernels for 8 and 16 bit and for HDR.
 
         Raises ModelError when a model is missing or wrong.
         """
@@ -132,23 +135,24 @@ class MeshEngine(Engine):
         texture = np.full((512, 512, 4), 128, np.uint8)
         rng = np.random.default_rng(0)
         marks = (rng.random((468, 3)) * 60 + 2).astype(np.float32)
-        for name in ("yuv420p", "yuv420p10le"):
-            form = VideoFormat(width=64, height=64, pixel_format=name)
+        for name, transfer in (("yuv420p", "bt709"), ("yuv420p10le", "bt709"), ("yuv420p10le", "smpte2084")):
+            form = VideoFormat(width=64, height=64, pixel_format=name, transfer=transfer)
             kind = np.uint8 if form.pixels.depth == 8 else np.uint16
             planes = [np.zeros((side, side), kind) for side in (64, 32, 32)]
             meaning = samples(form)
             yuv = YuvTexture(texture, meaning)
-            self._painter.paint(planes, form.pixels, meaning, yuv, marks, Light(), Look(), (), draw=True)
+            paint = self._painter.paint
+            paint(planes, form.pixels, meaning, yuv, marks, Light(), Look(), (), seconds=1, draw=True)
         self.stages.clear()
 
-    def prepare(self, pictures: Sequence[bytes]) -> SourceFace:
+    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
         if not pictures:
             raise UsageError("no source picture given")
         find = SourceFinder(*self._models())
         faces = []
         for number, data in enumerate(pictures, 1):
             picture = decode(data, number)
-            faces.append((picture, find(picture, number)))
+            faces.append((picture, find(picture, number, face)))
         return SourceFace(self.name, {_TEXTURE: unwrap(faces)})
 
     def open(self, face: SourceFace, options: Mapping[str, Any]) -> _Stream:
@@ -157,9 +161,9 @@ class MeshEngine(Engine):
         chosen = Options.of(options)
         detector, mesh = self._models()
 
-        def find(frame: Frame) -> list[Square]:
+        def find(frame: Frame, *, thorough: bool) -> list[Square]:
             with self.stages("detect"):
-                return _find(detector, frame, chosen.min_score)
+                return search(detector, frame, chosen.min_score, thorough=thorough)
 
         def look(frame: Frame, square: Square) -> tuple[Landmarks, float]:
             with self.stages("landmark"):
@@ -189,30 +193,54 @@ class MeshEngine(Engine):
 
     def _paint(self, stream: _Stream, seen: Seen) -> FrameSwap:
         frame, form = seen.frame, seen.frame.format
-        meaning, look = samples(form), stream.options.look
-        draw = not frame.info.flags & FrameFlag.CONTEXT
         stream.faces = {n: stream.faces.get(n) or _Face() for n in seen.faces}
         seconds = stream.elapsed(frame)
-        patches: list[PatchPixels] = []
+        shown = []
         for number, marks in _far_to_near(seen.faces):
-            face = stream.faces[number]
             with self.stages("smooth"):
-                quiet = face.smoother(marks, seconds, Square.of_landmarks(marks).side)
-                quiet = quiet * np.array([1 / _aspect(form), 1, 1], np.float32)
+                quiet = stream.faces[number].smoother(marks, seconds, Square.of_landmarks(marks).side)
+                shown.append((number, quiet * np.array([1 / aspect(form), 1, 1], np.float32)))
+        draw = self._draw_fields if fields.parities(form) else self._draw
+        patches = draw(stream, frame, shown, seconds)
+        flags = SwapFlag(0) if seen.faces else SwapFlag.NO_FACE
+        return FrameSwap(frame.info.seq, tuple(p for p in patches if p is not None), flags)
+
+    def _draw(
+        self, stream: _Stream, frame: Frame, shown: Sequence[tuple[int, Landmarks]], seconds: float
+    ) -> list[PatchPixels | None]:
+        """A patch for each face, in samples of the frame; None where it cannot be seen."""
+        meaning, patches = samples(frame.format), list[PatchPixels | None]()
+        for number, marks in shown:
             patch = self._painter.paint(
                 frame.planes,
-                form.pixels,
+                frame.format.pixels,
                 meaning,
                 stream.yuv(meaning),
-                quiet,
-                face.light,
-                look,
-                patches,
-                draw=draw,
+                marks,
+                stream.faces[number].light,
+                stream.options.look,
+                [earlier for earlier in patches if earlier is not None],
+                seconds=seconds,
+                draw=not frame.info.flags & FrameFlag.CONTEXT,
             )
-            patches += [patch] if patch is not None else []
-        flags = SwapFlag(0) if seen.faces else SwapFlag.NO_FACE
-        return FrameSwap(frame.info.seq, tuple(patches), flags)
+            patches.append(patch)
+        return patches
+
+    def _draw_fields(
+        self, stream: _Stream, frame: Frame, shown: Sequence[tuple[int, Landmarks]], seconds: float
+    ) -> list[PatchPixels | None]:
+        """As `_draw`, each field by itself."""
+        order, pixels = fields.parities(frame.format), frame.format.pixels
+        moved = [fields.motion(frame.planes[0], marks, order[0]) for _, marks in shown]
+        halves = []
+        for when, parity in zip((-0.5, 0.5), order, strict=True):
+            field = replace(frame, planes=tuple(plane[parity::2] for plane in frame.planes))
+            there = [
+                (number, fields.in_field(marks + np.float32(when) * shift, parity))
+                for (number, marks), shift in zip(shown, moved, strict=True)
+            ]
+            halves.append([(parity, p) for p in self._draw(stream, field, there, seconds / 2)])
+        return [fields.woven(frame.planes, pixels, pair) for pair in zip(*halves, strict=True)]
 
 
 def _far_to_near(faces: Mapping[int, Landmarks]) -> list[tuple[int, Landmarks]]:
@@ -220,37 +248,9 @@ def _far_to_near(faces: Mapping[int, Landmarks]) -> list[tuple[int, Landmarks]]:
     return sorted(faces.items(), key=lambda item: (float(np.ptp(item[1][:, 1])), item[0]))
 
 
-def _aspect(form: VideoFormat) -> float:
-    """Width of a sample over its height. Faces are looked at and followed as they are displayed, in
-    units of a sample's height; only to paint, x is counted in samples again."""
-    wide, high = form.sample_aspect
-    return wide / high if wide > 0 and high > 0 else 1.0
-
-
-def _find(detector: Detector, frame: Frame, min_score: float) -> list[Square]:
-    """Squares around the faces of a frame that the detector knows upright, the largest first."""
-    form = frame.format
-    shown_width = form.width * _aspect(form)
-    width, height = input_size(shown_width, form.height)
-    quarters = form.rotation // 90
-    image = scaled(frame.planes, samples(form), width, height)
-    upright = np.ascontiguousarray(np.rot90(image, quarters))
-    scale = np.array([shown_width / width, form.height / height], np.float32)
-
-    def shown(points: Any) -> Any:
-        return (unturned(points, upright.shape[1], upright.shape[0], quarters) + 0.5) * scale - 0.5
-
-    found = []
-    for face in detector(upright, min_score):
-        size = (face.size[::-1] if quarters % 2 else face.size) * scale
-        found.append(Detection(face.score, shown(face.centre), size, shown(face.points)))
-    found.sort(key=lambda face: -float(face.size.max()))
-    return [Square.of_detection(face) for face in found]
-
-
 def _look(mesh: Mesh, frame: Frame, square: Square) -> tuple[Landmarks, float]:
     form = frame.format
     matrix = square.matrix()
-    matrix[0] /= _aspect(form)
+    matrix[0] /= aspect(form)
     image = warped(frame.planes, form.pixels, samples(form), matrix, SIDE)
     return mesh(image, square)

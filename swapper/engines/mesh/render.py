@@ -13,7 +13,7 @@ from schemas.pixels import PixelFormat
 from swapper.colour import Samples
 from swapper.engines.base import PatchPixels, Plane
 from swapper.engines.mesh import kernels
-from swapper.engines.mesh.colour import SIDE, Light
+from swapper.engines.mesh.colour import SIDE, Light, Map
 from swapper.engines.mesh.landmarks import Landmarks
 from swapper.engines.mesh.stages import Stages
 from swapper.engines.mesh.texture import Level, YuvTexture
@@ -71,7 +71,7 @@ class Rectangle:
 
     def of_plane(self, plane: int, pixels: PixelFormat) -> tuple[slice, slice]:
         """Rows and columns of the rectangle in a plane."""
-        sx, sy = (pixels.chroma_x, pixels.chroma_y) if plane else (0, 0)
+        sx, sy = (pixels.chroma_x, pixels.chroma_y) if plane in (1, 2) else (0, 0)
         width, height = pixels.plane_size(plane, self.width, self.height)
         x, y = self.x >> sx, self.y >> sy
         return slice(y, y + height), slice(x, x + width)
@@ -97,11 +97,13 @@ class Painter:
         look: Look,
         earlier: Sequence[PatchPixels],
         *,
+        seconds: float,
         draw: bool,
     ) -> PatchPixels | None:
         """Draw one face on a copy of its rectangle, over `earlier` patches of the same frame.
 
-        Without `draw` only `light` learns. None if too little of the face is in the frame.
+        `seconds` since the frame before. Without `draw` only `light` learns. None if too little of
+        the face is in the frame.
         """
         height, width = planes[0].shape
         place = Rectangle.around(texture.outline.on(marks[:, :2]), pixels, width, height)
@@ -113,7 +115,8 @@ class Painter:
             cover = _cover(points, place, look)
         with self._stages("colour"):
             parts = [plane[place.of_plane(i, pixels)] for i, plane in enumerate(planes)]
-            gain = self._light(parts, meaning, texture, points, depth, cover, light, look, place)
+            target, source, weight = self._both(parts, meaning, texture, points, depth, cover, place)
+            gain = light(target, source, weight, look.shade, seconds)
         if not draw:
             return None
         with self._stages("raster"):
@@ -131,7 +134,7 @@ class Painter:
             self._scratch = np.empty(size, np.float32)
         return self._scratch[:size].reshape(place.height, place.width, 3)
 
-    def _light(
+    def _both(
         self,
         parts: Sequence[Plane],
         meaning: Samples,
@@ -139,10 +142,9 @@ class Painter:
         points: npt.NDArray[np.float32],
         depth: npt.NDArray[np.float32],
         cover: Cover | None,
-        light: Light,
-        look: Look,
         place: Rectangle,
-    ) -> npt.NDArray[np.float32]:
+    ) -> tuple[Map, Map, npt.NDArray[np.float32]]:
+        """Target, source and weight as `Light` takes them."""
         scale = np.array([SIDE / place.width, SIDE / place.height], np.float32)
         small = points * scale
         kernels.rasterise(small, depth, UV, texture.triangles, self._small)
@@ -151,13 +153,13 @@ class Painter:
         if cover is not None:
             shown = cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
             weight = weight * shown * np.float32(1 / 255)
-        return light(_shrunk(parts, meaning), self._seen[..., :3], weight + _FAINT, look.shade)
+        return _shrunk(parts, meaning), self._seen[..., :3], weight + _FAINT
 
 
 def _shrunk(parts: Sequence[Plane], meaning: Samples) -> npt.NDArray[np.float32]:
     """(SIDE, SIDE, 3): y, cb, cr of a rectangle."""
     out = np.zeros((SIDE, SIDE, 3), np.float32)
-    for i, part in enumerate(parts):
+    for i, part in enumerate(parts[: 3 if len(parts) >= 3 else 1]):
         small = cv2.resize(part, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
         zero, scale = (meaning.grey, meaning.chroma) if i else (meaning.black, meaning.luma)
         out[..., i] = (small - np.float32(zero)) * np.float32(1 / scale)
@@ -211,8 +213,8 @@ def _blend(
     cover = _ALL_COVERED if cover is None else cover
     black, scale = np.float32(meaning.black), np.float32(meaning.luma / 255)
     kernels.blend_luma(patch.planes[0], raster, level.luma, gain, cover, black, scale)
-    if pixels.planes == 3:
+    if pixels.planes >= 3:
         grey, reach = np.float32(meaning.grey), np.float32(meaning.chroma)
-        cb, cr = patch.planes[1:]
+        cb, cr = patch.planes[1:3]
         x, y = pixels.chroma_x, pixels.chroma_y
         kernels.blend_chroma(cb, cr, raster, level.chroma, gain, cover, grey, reach, x, y)

@@ -12,15 +12,16 @@ import numpy.typing as npt
 from schemas.pixels import PixelFormat
 from swapper.colour import Samples
 from swapper.engines.base import Plane
+from swapper.transfer import for_viewing, is_hdr
 
 Rgb = npt.NDArray[np.uint8]
-"""(height, width, 3), R'G'B' 0..255."""
+"""(height, width, 3), R'G'B' 0..255, of HDR as SDR would show it."""
 Points = npt.NDArray[np.float32]
 
 
 def scaled(planes: Sequence[Plane], meaning: Samples, width: int, height: int) -> Rgb:
     """The whole frame at another size."""
-    return _rgb([_resized(plane, width, height) for plane in planes], meaning)
+    return _rgb([_resized(plane, width, height) for plane in _coloured(planes)], meaning)
 
 
 def warped(
@@ -33,7 +34,7 @@ def warped(
     """A square cut-out; `matrix` (2, 3) takes its pixels to luma samples. The frame's edge is repeated."""
     chroma = _chroma_matrix(matrix, pixels)
     return _rgb(
-        [_warped(plane, matrix if i == 0 else chroma, side) for i, plane in enumerate(planes)],
+        [_warped(plane, matrix if i == 0 else chroma, side) for i, plane in enumerate(_coloured(planes))],
         meaning,
     )
 
@@ -49,6 +50,11 @@ def unturned(points: Points, width: int, height: int, quarters: int) -> Points:
         3: (y, width - 1 - x),
     }
     return np.stack(before[quarters % 4], -1)
+
+
+def _coloured(planes: Sequence[Plane]) -> Sequence[Plane]:
+    """Without a plane of alpha."""
+    return planes[:3] if len(planes) >= 3 else planes[:1]
 
 
 def _chroma_matrix(matrix: npt.NDArray[np.float64], pixels: PixelFormat) -> npt.NDArray[np.float64]:
@@ -77,4 +83,6 @@ def _rgb(planes: Sequence[Plane], meaning: Samples) -> Rgb:
         matrix[:, 1] += meaning.to_rgb()[:, 1:3].sum(1) * meaning.grey
     rgb: Any = cv2.transform(cv2.merge(list(planes)), matrix)
     small: Rgb = rgb if rgb.dtype == np.uint8 else cv2.convertScaleAbs(rgb)
+    if is_hdr(meaning.transfer):
+        cv2.LUT(small, for_viewing(meaning.transfer), dst=small)
     return small

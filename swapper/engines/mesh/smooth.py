@@ -7,7 +7,7 @@ so a moving head is followed at once, and only the trembling within the face is 
 
 from __future__ import annotations
 
-from math import pi
+from math import exp, pi
 
 import numpy as np
 
@@ -17,7 +17,8 @@ _CUTOFF = 1.2
 """Hz, for a face at rest."""
 _SPEED = 8.0
 """Hz more for each face-square side a second."""
-_DEPTH = np.float32(0.5)
+_DEPTH_SECONDS = 0.05
+"""Over which depth, which trembles most and shows least, is averaged."""
 
 
 class Smoother:
@@ -36,7 +37,8 @@ class Smoother:
             rest = marks[:, :2] - moved
             speed = np.linalg.norm(rest, axis=1, keepdims=True) / np.float32(seconds * scale)
             rate = np.float32(2 * pi * seconds) * (_CUTOFF + np.float32(_SPEED) * speed)
-            depth = self._shape[:, 2:] + _DEPTH * (marks[:, 2:] - self._shape[:, 2:])
+            share = np.float32(1 - exp(-seconds / _DEPTH_SECONDS))
+            depth = self._shape[:, 2:] + share * (marks[:, 2:] - self._shape[:, 2:])
             shape = np.hstack([moved + rate / (1 + rate) * rest, depth]).astype(np.float32)
         self._raw, self._shape = marks, shape
         return shape

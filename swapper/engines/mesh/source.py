@@ -8,14 +8,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import InputError, NoFaceError
+from schemas.errors import NoFaceError
 from swapper.engines.mesh.detect import Detection, Detector, input_size
 from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
 from swapper.engines.mesh.sampling import unturned
 from swapper.engines.mesh.texture import Picture
 
-_LONGEST = 3072
-"""Larger pictures are shrunk: a texture has 512 texels, and every view of a picture costs time."""
 _MIN_SCORE = 0.5
 _MIN_BELIEF = 0.95
 """Of each look but the first: real faces give 1.00 again and again, a cat gives 0.99 and then 0.91."""
@@ -29,42 +27,52 @@ _TILES = ((2, 0.6), (4, 0.3))
 Shift = npt.NDArray[np.float32]
 
 
-def decode(data: bytes, number: int) -> Picture:
-    """B G R, 8 bit, upright after its EXIF tag, sides at most 3072.
-
-    Raises InputError for what is no picture.
-    """
-    try:
-        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
-    except cv2.error:
-        picture = None
-    if picture is None:
-        raise InputError(f"source picture {number} is no picture that can be read")
-    scale = _LONGEST / max(picture.shape[:2])
-    if scale < 1:
-        size = (round(picture.shape[1] * scale) or 1, round(picture.shape[0] * scale) or 1)
-        picture = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
-    return picture.astype(np.uint8, copy=False)
-
-
 class SourceFinder:
-    """The largest face of a picture."""
+    """A face of a picture: the largest, or one by its number."""
 
     def __init__(self, detector: Detector, mesh: Mesh) -> None:
         self._detector, self._mesh = detector, mesh
 
-    def __call__(self, picture: Picture, number: int) -> Landmarks:
-        """Its landmarks. Raises NoFaceError, naming the picture by `number`."""
+    def __call__(self, picture: Picture, number: int, face: int | None = None) -> Landmarks:
+        """Landmarks of the largest face, or of the `face`-th from the left, counted from 1.
+
+        Raises NoFaceError, naming the picture by `number` and how many faces it shows.
+        """
+        if face is None:
+            found = next(self._found(picture), None)
+            if found is None:
+                raise NoFaceError(f"source picture {number} shows no face")
+            return found
+        faces = self._all(picture)
+        if len(faces) < face:
+            shows = f"shows {len(faces) or 'no'} face{'s' * (len(faces) != 1)}"
+            raise NoFaceError(f"source picture {number} {shows}: there is no face {face} to take")
+        return faces[face - 1]
+
+    def _all(self, picture: Picture) -> list[Landmarks]:
+        """All faces, from left to right."""
+        faces: list[Landmarks] = []
+        for marks in self._found(picture):
+            square = Square.of_landmarks(marks)
+            if not any(square.same_face(Square.of_landmarks(other)) for other in faces):
+                faces.append(marks)
+        return sorted(faces, key=lambda marks: float(marks[:, 0].mean()))
+
+    def _found(self, picture: Picture) -> Iterator[Landmarks]:
+        """Faces in the first turn of the picture that shows any, the largest of a view first; faces
+        come again in other views."""
         for quarter in range(4):
+            shown = False
             turned = np.ascontiguousarray(np.rot90(picture, quarter))
             for view, shift in _views(turned):
-                found = sorted(self._faces(view), key=lambda face: -float(face.size.max()))
-                for face in found:
+                for face in sorted(self._faces(view), key=lambda face: -float(face.size.max())):
                     square = Square.of_detection(_moved(face, shift, turned, quarter))
                     marks = self._landmarks(picture, square)
                     if marks is not None:
-                        return marks
-        raise NoFaceError(f"source picture {number} shows no face")
+                        shown = True
+                        yield marks
+            if shown:
+                return
 
     def _faces(self, view: Picture) -> list[Detection]:
         height, width = view.shape[:2]

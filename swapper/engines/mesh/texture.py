@@ -1,7 +1,8 @@
 """The source face as one texture in the canonical mesh's own coordinates.
 
 Each picture is unwrapped onto the mesh; the one seen most from the front leads, and where another,
-or the mirrored half, sees a place better, that is taken. Alpha is the part that is certainly face:
+or the mirrored half, sees a place better, that is taken. Broad tones are the mean of all pictures,
+detail is of one: means of details are blurred. Alpha is the part that is certainly face:
 the oval without hairline, edge, hair over the forehead or collar, feathered.
 """
 
@@ -27,6 +28,7 @@ from swapper.engines.mesh.topology import (
     UV,
     VERTICES,
 )
+from swapper.transfer import from_srgb, is_hdr
 
 Picture = npt.NDArray[np.uint8]
 """(height, width, 3), B G R."""
@@ -46,6 +48,9 @@ _ABOVE_BROWS = 0.075
 """Of SIDE: how much of the forehead belongs to the texture."""
 _FEATHER = 0.08
 _MIN_FACING = 0.15
+_FAINT = np.float32(1e-3)
+_BROAD = 0.06
+"""Of SIDE: sigma of what counts as a broad tone."""
 _SKIN_DISTANCE = 7.0
 """Squared Mahalanobis distance up to which a colour is the face's skin."""
 _SKIN_VARIANCE = (90.0, 9.0, 14.0)
@@ -54,20 +59,28 @@ _SKIN_VARIANCE = (90.0, 9.0, 14.0)
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One size of a texture: `luma` (n, n, 2) y, alpha; `chroma` (n, n, 3) cb + 128, cr + 128, alpha."""
+    """One size of a texture: `luma` (n, n, 2) y, alpha; `chroma` (n, n, 3) cb + 128, cr + 128, alpha.
 
-    luma: npt.NDArray[np.uint8]
-    chroma: npt.NDArray[np.uint8]
+    All 0..255; uint8, but float32 for HDR, whose code steps of 8 bit would show.
+    """
+
+    luma: npt.NDArray[Any]
+    chroma: npt.NDArray[Any]
 
 
 class YuvTexture:
-    """A texture in the matrix of a stream, at all sizes from 64 to 512 so that small faces do not flicker."""
+    """A texture in the matrix, transfer and primaries of a stream, at all sizes from 64 to 512 so that
+    small faces do not flicker."""
 
     def __init__(self, texture: Texture, meaning: Samples) -> None:
         bgr, alpha = texture[..., :3], texture[..., 3]
-        yuv = bgr[..., ::-1].astype(np.float32) @ meaning.from_rgb().T
+        rgb = from_srgb(
+            bgr[..., ::-1].astype(np.float32) / np.float32(255), meaning.transfer, meaning.primaries
+        )
+        yuv = rgb * np.float32(255) @ meaning.from_rgb().T
         yuv[..., 1:] += 128
-        packed = np.dstack([np.clip(np.round(yuv), 0, 255), alpha]).astype(np.uint8)
+        exact = np.dstack([np.clip(yuv, 0, 255), alpha]).astype(np.float32)
+        packed: Any = exact if is_hdr(meaning.transfer) else np.round(exact).astype(np.uint8)
         self._levels: list[tuple[int, Level]] = []
         side = len(packed)
         while side >= _SMALLEST:
@@ -75,8 +88,7 @@ class YuvTexture:
             self._levels.append((side, Level(luma, np.ascontiguousarray(packed[..., 1:]))))
             smallest = packed
             side //= 2
-            shrunk: Any = cv2.resize(packed, (side, side), interpolation=cv2.INTER_AREA)
-            packed = shrunk
+            packed = cv2.resize(packed, (side, side), interpolation=cv2.INTER_AREA)
         self.small = np.ascontiguousarray((smallest - _GREY) * np.float32(1 / 255))
         """(64, 64, 4) float32: y, cb, cr, alpha; y and alpha 0..1, cb, cr -.5..+.5."""
         self.triangles = _visible(alpha)
@@ -135,10 +147,13 @@ def unwrap(pictures: Sequence[tuple[Picture, Landmarks]]) -> Texture:
     views.sort(key=lambda view: -float(view.facing[_inner() > 0].mean()))
     lead = views[0]
     colours, facing, skin = lead.colours, lead.facing, lead.skin
-    for other in views[1:]:
-        colours = _filled(colours, facing, _matched(other.colours, lead.colours), other.facing)
+    matched = [lead.colours] + [_matched(other.colours, lead.colours) for other in views[1:]]
+    for other, like in zip(views[1:], matched[1:], strict=True):
+        colours = _filled(colours, facing, like, other.facing)
         skin |= other.skin & (other.facing > facing).astype(np.uint8)
         facing = np.maximum(facing, other.facing)
+    if len(views) > 1:
+        colours = _evened(colours, matched, [_trust(view.facing) for view in views])
     area = _area(facing) & (skin * np.uint8(255))
     area = _connected(area)
     colours = _filled(colours, facing, colours[:, ::-1], facing[:, ::-1])
@@ -243,10 +258,25 @@ def _connected(area: Mask) -> Mask:
 
 def _filled(colours: Picture, facing: Weight, other: Picture, other_facing: Weight) -> Picture:
     """`colours`, with `other` where that sees better."""
-    ours, theirs = (np.clip((f - 0.1) / 0.3, 0, 1) ** 2 for f in (facing, other_facing))
-    share = np.clip(theirs - ours, 0, 1)[..., None]
+    share = np.clip(_trust(other_facing) - _trust(facing), 0, 1)[..., None]
     mixed: Picture = (colours * (1 - share) + other * share + 0.5).astype(np.uint8)
     return mixed
+
+
+def _trust(facing: Weight) -> Weight:
+    """0..1: how well a place is seen."""
+    trust: Weight = np.clip((facing - 0.1) / 0.3, 0, 1) ** 2
+    return trust
+
+
+def _evened(colours: Picture, pictures: Sequence[Picture], trusts: Sequence[Weight]) -> Picture:
+    """`colours` with the broad tones that all pictures have in the mean: the light of one counts less."""
+    total = sum(trusts, np.full((SIDE, SIDE), _FAINT, np.float32))[..., None]
+    mean = sum((p * t[..., None] for p, t in zip(pictures, trusts, strict=True)), colours * _FAINT)
+    packed = np.dstack([mean - colours * total, total]).astype(np.float32)
+    blurred = cv2.GaussianBlur(packed, (0, 0), _BROAD * SIDE)
+    evened: Picture = np.clip(colours + blurred[..., :3] / blurred[..., 3:] + 0.5, 0, 255).astype(np.uint8)
+    return evened
 
 
 def _matched(colours: Picture, like: Picture) -> Picture:

@@ -15,17 +15,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 from swapper.engines.base import Frame
 from swapper.engines.mesh.landmarks import Landmarks, Square
 
-Finder = Callable[[Frame], list[Square]]
-"""Squares around all faces of a frame, the largest first."""
 Looker = Callable[[Frame, Square], tuple[Landmarks, float]]
 """Landmarks of the face in a square, and the belief that there is one."""
 
 EVERY_FOLLOWING = 15
 EVERY_SEARCHING = 5
+EVERY_THOROUGHLY = 60
+"""While faces are followed; else, and when one is lost, every search is thorough."""
 _SURE = 0.9
 """Belief needed of a new face."""
 _LOST = 0.5
@@ -34,6 +35,12 @@ _LOOKS = 5
 """Looks at most, after the first, at a newly found face."""
 _CONFIRMED = 3
 """Frames in a row that must show a new face."""
+
+
+class Finder(Protocol):
+    """Squares around all faces of a frame, the largest first; `thorough`: also those hard to see."""
+
+    def __call__(self, frame: Frame, *, thorough: bool) -> list[Square]: ...
 
 
 @dataclass(slots=True)
@@ -130,7 +137,9 @@ class Tracker:
     def _search(self, seen: Seen, lost: list[_Track]) -> None:
         """Run the detector: lost tracks are taken up again, other faces become candidates."""
         self._searched = seen.index
-        for square in self._find(seen.frame):
+        following = self._tracks or self._candidates
+        thorough = bool(lost) or not following or seen.frame.ordinal % EVERY_THOROUGHLY == 0
+        for square in self._find(seen.frame, thorough=thorough):
             if self._room() <= 0:
                 break
             if seen.shows(square) or self._waits_for(square):
