@@ -46,6 +46,8 @@ class Scan:
     sides: SidesSummary
     metadata: dict[str, str]
     chapters: list[tuple[int, int, int, int, str]]
+    bitrate: int = 0
+    """Bits a second of the picture's packets, on average over what is presented."""
     mirrored: bool = False
     warnings: Counter[str] = field(default_factory=Counter)
 
@@ -57,6 +59,7 @@ class _Packet:
     duration: int
     key: bool
     discard: bool
+    size: int
 
 
 def scan(
@@ -104,9 +107,15 @@ class _Scanner:
             summary,
             metadata,
             chapters,
+            self._bitrate(timeline),
             head.mirrored,
             +self.warnings,
         )
+
+    def _bitrate(self, timeline: Timeline) -> int:
+        ticks = timeline.pts[-1] + timeline.duration[-1] - timeline.pts[0]
+        seconds = ticks * self._head.time_base
+        return round(8 * sum(packet.size for packet in self._packets) / seconds) if seconds else 0
 
     def _check(self, timeline: Timeline) -> None:
         if not timeline.pts:
@@ -135,7 +144,14 @@ class _Scanner:
                 continue
             self.warnings["corrupt_packets"] += packet.is_corrupt
             self._packets.append(
-                _Packet(packet.pts, packet.dts, packet.duration or 0, packet.is_keyframe, packet.is_discard)
+                _Packet(
+                    packet.pts,
+                    packet.dts,
+                    packet.duration or 0,
+                    packet.is_keyframe,
+                    packet.is_discard,
+                    packet.size,
+                )
             )
             if len(self._packets) > self._limits.frames:
                 raise InputError(

@@ -170,6 +170,7 @@ class StreamSender:
             context=segment.context,
             format=plan.format,
             rate=plan.rate,
+            bitrate=plan.bitrate,
         )
         self._both(start, stream, partition, delivered)
 

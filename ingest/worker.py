@@ -20,6 +20,7 @@ from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
 from runtime.settings import Settings
 from runtime.store import Store
+from schemas.containers import check_picture
 from schemas.errors import MalformedRecordError
 from schemas.events import Planned, Role, Warned
 from schemas.job import JobSpec
@@ -126,7 +127,7 @@ class Worker:
 
 def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -> Plan:
     """The plan of a scanned input; `sides` names the object with its other tracks, `most` is the limit of
-    frames. Raises InputError where trimming leaves none."""
+    frames. Raises InputError where trimming leaves none, or the result cannot hold such a picture."""
     picks = pick(found.timeline, found.time_base, spec.plan, most)
     video = target_format(found.format, spec.plan, found.mirrored)
     source = None
@@ -142,6 +143,7 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
     timeline, base, origin = found.timeline, found.time_base, Fraction(0)
     if picks is not None:
         timeline, base, origin = picks.timeline, picks.base, picks.origin
+    check_picture(spec, video, len(timeline.pts))
     segments = plan_segments(timeline, base, video, spec.plan)
     return Plan(
         job=spec.job,
@@ -149,6 +151,7 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
         format=video,
         time_base=(base.numerator, base.denominator),
         rate=spec.plan.fps or found.rate,
+        bitrate=found.bitrate,
         origin=(origin.numerator, origin.denominator),
         span=picks.span if picks else (None, None),
         source=source,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from assembler.encoders import validate
 from control import admission
 from control.cli.values import BitRate, Exact, Size, Time
 from runtime.settings import Settings, load
@@ -89,7 +90,7 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
     share = settings.swapper.group == "share"
     container = CONTAINERS.get(suffix_of(options["output"].name))
     payload = options["payload"] or ("lossless" if settings.kafka.bootstrap else "raw")
-    return admission.make_spec(
+    spec = admission.make_spec(
         job=job,
         input=str(options["target"].absolute()),
         output=str(options["output"].absolute()),
@@ -113,6 +114,8 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
         | {key: options[key] for key in ("quality", "like_source", "preset", "threads")},
         audio=options["audio"],
     )
+    validate(spec.encode, spec.container)
+    return spec
 
 
 def default_encoder(output: Path) -> str:
