@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def open_input(
             hwaccel=hwaccel,
         )
     except (av.error.FFmpegError, ValueError, OSError) as error:
-        raise InputError(f"input {path}: {_why(local, error)}") from error
+        raise InputError(f"input {path}: {_why(local, error, limits)}") from error
     with container:
         _check_streams(path, container, limits)
         yield container
@@ -110,7 +111,9 @@ def check_size(path: str, width: int, height: int, limits: InputSettings) -> Non
         )
 
 
-def _why(local: str, error: Exception) -> str:
+def _why(local: str, error: Exception, limits: InputSettings) -> str:
+    if getattr(error, "errno", None) == errno.ENOMEM:  # what FFmpeg says at its max_streams
+        return f"has more streams than input.streams allows ({limits.streams})"
     try:
         with open(local, "rb") as file:
             head = file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t")
