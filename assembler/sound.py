@@ -118,11 +118,12 @@ class CopiedSound:
         return start
 
     def _timed(self, packet: Packet[Stream], start: Fraction, length: Fraction) -> Packet[Stream]:
-        """Decode times rise strictly: a repeated one is moved behind the packet before it."""
+        """Decode times rise strictly: one that does not is set a tick after the packet before it, and the
+        next ones keep theirs."""
         tick = self._tick
         pts, duration = floor(start / tick + Fraction(1, 2)), floor(length / tick + Fraction(1, 2))
         if self._last is not None and pts <= self._last[0]:
-            pts = self._last[0] + max(self._last[1], 1)
+            pts = self._last[0] + 1
             self._warnings["sound_timestamps_repaired"] += 1
         self._last = pts, duration
         packet.stream, packet.time_base = self.stream, tick

@@ -4,8 +4,8 @@
    is an outlier: its time counts as missing. A fall of more than JUMP_BACK seconds that stays is a restarted
    clock; one of 2^33 ticks of 90 kHz, the width of MPEG's clock, a wrap; a leap of more than JUMP_AHEAD
    seconds, in MPEG streams only, a clock that was set anew. From there on all tracks are shifted alike: by
-   2^33 ticks after a wrap, else so that the picture goes on without a gap, and later still where sound
-   already there would be cut.
+   2^33 ticks after a wrap, else so that the picture goes on without a gap. No sound is dropped: where the
+   old clock's reaches into the new one's, the muxer sets packets a tick apart until both agree.
 2. *Frames* are shown in the order in which the decoder gives them out. Where their times are the right ones
    in another order, each moved by no more than a decoder may reorder (AVI knows decode times only), they are
    sorted.
@@ -234,9 +234,8 @@ def _shift_all(
 ) -> None:
     """Let every track go on from `jumps` on, shifted by the same time."""
     master, jump = clocks[picture], jumps[picture]
-    ends = [_end(clock, mend, at) for clock, mend, at in zip(clocks, mends, jumps, strict=True)]
     begin = _begin(master, jump, mends[picture])
-    previous = ends[picture]
+    previous = _end(master, mends[picture], jump)
     if begin is None or previous is None:
         return
     shift = previous - begin
@@ -246,11 +245,6 @@ def _shift_all(
         changed["clock_wrapped"] += 1
     else:
         changed["clock_restarted"] += 1
-        for clock, mend, at, end in zip(clocks, mends, jumps, ends, strict=True):
-            start = _begin(clock, at, mend)
-            if clock.kind == "audio" and end is not None and start is not None:
-                over = end - (start + shift)
-                shift += max(over, Fraction(0))
     for clock, mend, at in zip(clocks, mends, jumps, strict=True):
         mend.starts.append(at)
         mend.shifts.append(round(shift / clock.base))

@@ -94,28 +94,26 @@ def test_good_clocks_need_nothing() -> None:
     assert mend_clocks(clocks([0, 3000, 6000], [0, 1920, 3840]), 0, True, Counter()) is None
 
 
-def test_after_a_restart_picture_and_sound_go_on_together() -> None:
+def test_after_a_restart_the_picture_goes_on_and_sound_is_shifted_alike() -> None:
     picture = [126_000 + n * STEP for n in range(60)]
     sound = [126_000 - 1920 + n * 1920 for n in range(95)]
     both = clocks(picture * 2, sound * 2, split=(60, 95))
     changed: Counter[str] = Counter()
     mends = mend_clocks(both, 0, True, changed)
     assert mends is not None
-    later = 126_000 - 1920 + 95 * 1920 - (126_000 - 1920)
-    assert mended(both[0], mends[0]) == picture + [tick + later for tick in picture]
-    assert mended(both[1], mends[1]) == [126_000 - 1920 + n * 1920 for n in range(190)]
+    later = 60 * STEP
+    assert mended(both[0], mends[0]) == [126_000 + n * STEP for n in range(120)]
+    assert mended(both[1], mends[1]) == sound + [tick + later for tick in sound]
     assert +changed == {"clock_restarted": 1}
 
 
-def test_sound_that_runs_on_before_a_restart_is_not_cut() -> None:
+def test_no_packet_of_sound_is_lost_where_two_clocks_overlap() -> None:
     picture = [90_000 + n * STEP for n in range(30)]
     sound = [90_000 + n * 1920 for n in range(94)]
     both = clocks(picture * 2, sound * 2, split=(30, 94))
     mends = mend_clocks(both, 0, True, Counter())
     assert mends is not None
-    heard = mended(both[1], mends[1])
-    assert len(heard) == 188
-    assert heard[94] == 90_000 + 94 * 1920
+    assert len(mended(both[1], mends[1])) == 188
     assert mends[0].shifts == mends[1].shifts
 
 

@@ -24,8 +24,9 @@ MESH = {
     "M81", "M83",
 }  # fmt: skip
 """Cases in which pixels or faces matter; the others, of time and tracks, go through engine `none`."""
-UNWRITTEN = {"mpg": "mkv"}
-"""Output containers for inputs in one that we do not write; all others keep theirs."""
+OTHERS = {"mpg": "mkv", "avi": "mp4"}
+"""Output containers for inputs in one that we do not write, or, AVI, that holds no times; all others keep
+theirs."""
 
 
 def parameters(*kinds: str) -> list[object]:
@@ -40,7 +41,7 @@ def parameters(*kinds: str) -> list[object]:
 def spec_of(cluster: Cluster, case: Case, folder: Path) -> JobSpec:
     """A job with default options, but for the encoder where the container does not take the usual one."""
     suffix = suffix_of(case.file)
-    suffix = UNWRITTEN.get(suffix, suffix)
+    suffix = OTHERS.get(suffix, suffix)
     container = CONTAINERS[suffix]
     output = folder / f"{Path(case.file).stem}.{suffix}"
     source = astronaut() if case.name in MESH else None
