@@ -43,7 +43,8 @@ class _Child:
 
 class Supervisor:
     """Owns the child processes. Each is `facestream worker ROLE` in its own process group, so that a
-    Ctrl-C in the terminal reaches only us and they can drain. Each logs to `<logs>/<role>-<n>.log`."""
+    Ctrl-C in the terminal reaches only us and they can drain. They end with us, however we end: their
+    standard input is a pipe that we hold. Each logs to `<logs>/<role>-<n>.log`."""
 
     def __init__(self, settings: Settings, logs: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -72,6 +73,7 @@ class Supervisor:
             _log.warning("service_died", service=child.name, code=code, last=last)
             if len(child.deaths) >= _MAX_DEATHS:
                 raise ServiceDiedError(f"{child.name} keeps dying (exit code {code}): {last}")
+            _let_go(child.process)
             child.process = self._launch(child.role, child.log)
 
     def pids(self) -> dict[str, int]:
@@ -91,18 +93,24 @@ class Supervisor:
                 _log.warning("service_killed", service=child.name)
                 child.process.kill()
                 child.process.wait()
+            _let_go(child.process)
         self._children.clear()
 
     def _launch(self, role: Role, log: Path) -> subprocess.Popen[bytes]:
         with log.open("ab") as out:
             return subprocess.Popen(
-                [sys.executable, "-m", "control.cli.main", "worker", str(role)],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", "control.cli.main", "worker", str(role), "--until-eof"],
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
                 env=environment(self._settings, os.environ),
                 start_new_session=True,
             )
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def last_line(log: Path) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
+
 import click
 
 from runtime import logs
@@ -16,12 +21,15 @@ from schemas.events import Role
 @click.command("worker")
 @click.argument("role", type=click.Choice([str(role) for role in Role]))
 @click.option("--bootstrap", metavar="HOST:PORT", help="The Kafka cluster; else from the settings.")
-def command(role: str, bootstrap: str | None) -> int:
+@click.option("--until-eof", is_flag=True, help="Stop when standard input ends, as SIGTERM does.")
+def command(role: str, bootstrap: str | None, until_eof: bool) -> int:
     """Run one service until SIGTERM. Settings come from FACESTREAM_* and facestream.toml."""
     settings = load()
     if bootstrap:
         settings = settings.with_bootstrap(bootstrap)
     logs.configure(settings.log)
+    if until_eof:
+        threading.Thread(target=_stop_at_eof, name="eof", daemon=True).start()
     health = Health(settings.http.stalled_seconds)
     if role != Role.CONTROL:
         await_topics(settings)
@@ -31,6 +39,13 @@ def command(role: str, bootstrap: str | None) -> int:
         return run(make(Role(role), settings), settings, health)
     finally:
         heartbeat.stop()
+
+
+def _stop_at_eof() -> None:
+    """Whoever started us holds the other end of a pipe; it closes however that process ends."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def make(role: Role, settings: Settings) -> Service:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from runtime.settings import Settings, environment
@@ -158,6 +159,26 @@ def test_up_serves_other_commands_until_it_is_told_to_stop(
         _, err = up.communicate(timeout=60)
     assert up.returncode == 0, err
     assert not state.exists()
+
+
+def test_services_end_with_the_command_that_started_them(
+    facestream: Command, kafka: Settings, tmp_path: Path
+) -> None:
+    clip = make_clip(tmp_path / "long.mp4", 600, options={"g": "25"})
+    slow = ["--engine", "none", "--engine-option", "delay_ms=2000", "--segment-seconds", "1"]
+    with facestream.start("swap", "-t", clip, "-o", tmp_path / "out.mp4", *slow) as process:
+        log = kafka.data / "logs" / "ingest-0.log"
+        eventually("the job runs", lambda: log.exists() and "order_decoded" in log.read_text(), 60)
+        children = psutil.Process(process.pid).children()
+        assert len(children) == 4
+        process.kill()
+        eventually("all services ended", lambda: all(map(ended, children)), 60)
+    assert "service_draining" in log.read_text()
+
+
+def ended(process: psutil.Process) -> bool:
+    """Also one that nobody has waited for yet."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_doctor_finds_the_broker_and_its_session_floor(cluster: Cluster) -> None:
