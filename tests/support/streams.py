@@ -20,6 +20,12 @@ from schemas.frames import FrameBatch, StreamEnd, StreamStart, VideoFormat
 from schemas.job import JobRecord, JobSpec, JobState, Lane
 from schemas.record import Record, decode, encode
 
+WHOLE_TOPICS = {
+    "queued.max.messages.kbytes": 64 << 10,
+    "max.partition.fetch.bytes": 16 << 20,
+    "fetch.wait.max.ms": 10,
+}
+"""A reader's own settings, made for single records, wait 100 ms for each once a partition has ended."""
 FORMAT = VideoFormat(width=16, height=16, pixel_format="gray")
 BATCH = 4
 
@@ -127,7 +133,7 @@ def running(*services: Service) -> Iterator[None]:
 
 def messages(settings: Settings, topic: str) -> Iterator[tuple[int, bytes]]:
     """(partition, value) of everything on a topic now but tombstones, each partition in order."""
-    client = reader(settings.kafka, "test")
+    client = reader(settings.kafka, "test", overrides=WHOLE_TOPICS)
     partitions = client.list_topics(topic, timeout=10).topics[topic].partitions
     left = len(partitions)
     client.assign([TopicPartition(topic, p, 0) for p in partitions])
