@@ -84,7 +84,7 @@ class AssemblerService:
         self._leaving: list[SegmentTask] = []
         self._waiting: dict[StreamKey, _Waiting] = {}
         self._next_report = self._next_offsets = self._rejoin_after = 0.0
-        self._draining = False
+        self._draining = self._started = False
         self.rejoined = 0
         """Times that the group was joined again after a refusal."""
         self._committed: set[tuple[str, int, int]] = set()
@@ -117,6 +117,7 @@ class AssemblerService:
         self._connect()
         if self._finish is not None:
             self._finish.start()
+        self._started = True
 
     def step(self, timeout: float) -> None:
         """One turn: read records, feed the encoders, commit what is done."""
@@ -143,7 +144,9 @@ class AssemblerService:
             self._finish.drain(deadline)
 
     def close(self) -> None:
-        """Stop the encoders, leave the group."""
+        """Stop the encoders, leave the group. A start that failed half-way ends with its process."""
+        if not self._started:
+            return
         if self._finish is not None:
             self._finish.close()
         self._drop_tasks(list(self._tasks))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import cast
 
 import structlog
@@ -51,6 +52,8 @@ class ControlService:
         self._clock = clock
         self._workers: dict[str, tuple[Role, float]] = {}
         self._outbox: TransactionalOutbox
+        self._opened = ExitStack()
+        """What `close` lets go of, however far `start` came."""
         self._active = False
         self._rebuild = False
         self._ended: list[str] = []
@@ -67,6 +70,7 @@ class ControlService:
             protocol="classic",  # its session may be shorter than KIP-848's floor on foreign clusters
             assignor="range",  # one partition each: all go to one member, the others stand by
         )
+        self._opened.callback(self._consumer.close)
         topics = [self._topics.jobs, self._topics.events, self._topics.checkpoints]
         with translated("joining the schedulers' group"):
             self._consumer.subscribe(
@@ -97,7 +101,7 @@ class ControlService:
         """Nothing to finish: every turn ends committed."""
 
     def close(self) -> None:
-        self._consumer.close()
+        self._opened.close()
         if self._active:
             self._outbox.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from runtime.cluster import configure_group, configure_share_group
 from runtime.jobs import JobBoard
 from runtime.kafka import producer
@@ -32,18 +34,23 @@ class SwapperService:
         self._settings = settings
         self._lane = lane
         self._readers: list[GroupReader] | list[ShareReader] = []
+        self._opened = ExitStack()
+        """What `close` lets go of, however far `start` came."""
 
     def start(self) -> None:
         """Load and warm the engines, start the stages, join the group."""
         settings, topics = self._settings, self._settings.topic_set
-        self._board = JobBoard(settings, "swapper")
-        recipes = RecipeBook(self._board, Store.of(settings), settings.models_dir)
+        board = JobBoard(settings, "swapper")
+        self._opened.callback(board.close)
+        recipes = RecipeBook(board, Store.of(settings), settings.models_dir)
         for name in settings.swapper.engines:
             recipes.engine(name)
-        self._outbox = Outbox(producer(settings.kafka, "swapper"))
+        outbox = Outbox(producer(settings.kafka, "swapper"))
+        self._opened.callback(outbox.close)
         frames = topics.frames(self._lane)
         names = Topics(frames, topics.swaps(self._lane), topics.dead, topics.events)
-        self._pipeline = Pipeline(Runner(recipes), self._outbox, names, settings.limits.queue_batches)
+        self._pipeline = Pipeline(Runner(recipes), outbox, names, settings.limits.queue_batches)
+        self._opened.callback(self._pipeline.stop)
         self._pipeline.start()
         group = group_name(settings, self._lane)
         if settings.swapper.group == "share":
@@ -75,6 +82,4 @@ class SwapperService:
             reader.close()
 
     def close(self) -> None:
-        self._pipeline.stop()
-        self._outbox.close()
-        self._board.close()
+        self._opened.close()

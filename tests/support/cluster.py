@@ -51,10 +51,13 @@ class Cluster:
         for spec in specs:
             admission.submit(self.settings, spec)
         for watcher in watchers:
-            eventually("the job's end", lambda w=watcher: w.poll(0.05).state.ended, seconds)  # type: ignore[misc]
-            self.here.check()
+            eventually("the job's end", lambda w=watcher: self._ended(w), seconds)  # type: ignore[misc]
             watcher.close()
         return [watcher.status for watcher in watchers]
+
+    def _ended(self, watcher: Watcher) -> bool:
+        self.here.check()  # a service that died is started again, as `swap` and `up` do
+        return watcher.poll(0.05).state.ended
 
     def done(self, *specs: JobSpec, seconds: float = 120.0) -> None:
         """As `run`; all must succeed."""
