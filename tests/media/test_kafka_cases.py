@@ -61,7 +61,7 @@ def test_k01_frames_over_the_limit_fail_before_any_is_sent(kafka: Settings, tmp_
         assert list(messages(limited, limited.topic_set.frames(Lane.BATCH))) == []
 
 
-@pytest.mark.parametrize("group", ["consumer", "share"])
+@pytest.mark.parametrize("group", [pytest.param("consumer", marks=pytest.mark.slow), "share"])
 def test_k04_six_partitions_and_random_delays_keep_the_order(
     kafka: Settings, tmp_path: Path, group: str
 ) -> None:
