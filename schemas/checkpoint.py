@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from schemas.frames import Rational
-from schemas.record import Record, register
+from schemas.record import Model, Record, register
+
+
+class FrameRange(Model):
+    """Where the batches of a stream lie on the frames topic; offsets are inclusive."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
 
 
 @register
@@ -33,3 +42,5 @@ class Checkpoint(Record):
     replaced: int = 0
     """Frames of failed batches that were replaced by the job's policy."""
     warnings: dict[str, int] = {}
+    frames: FrameRange | None = None
+    """Its batches, for a replay while the topic still holds them."""

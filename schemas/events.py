@@ -57,6 +57,8 @@ class Failed(Record):
     role: Role
     reason: str
     exit_code: int = 1
+    retryable: bool = False
+    """Of a stream: releasing it again, under a higher epoch, may help."""
 
 
 @register
@@ -76,6 +78,27 @@ class Cancel(Record):
     """A user: give the job up."""
 
     KIND = "event.cancel"
+
+
+@register
+class Pause(Record):
+    """A user: release nothing more of the job; what is in flight is finished."""
+
+    KIND = "event.pause"
+
+
+@register
+class Resume(Record):
+    """A user: go on with a paused job."""
+
+    KIND = "event.resume"
+
+
+@register
+class Redrive(Record):
+    """A user: run a stream again whose batch failed for good; its job goes on where it ended."""
+
+    KIND = "event.redrive"
 
 
 @register

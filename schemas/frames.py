@@ -189,7 +189,12 @@ class StreamAbort(Record):
 
 @register
 class RangeRef(Record):
-    """Replay: batches already in Kafka stand for planes. Offsets are inclusive."""
+    """Replay: batches of another stream that are still in Kafka stand for the stream's own.
+
+    On frames and swaps alike, between StreamStart and StreamEnd. Who reads it fetches the batches of
+    `source` at `source_epoch` within the offsets (inclusive), and takes them as the stream's own: frames
+    before `start` as context, none from `end` on, all moved by `shift` (ticks of their time base).
+    """
 
     KIND = "range"
 
@@ -198,3 +203,8 @@ class RangeRef(Record):
     partition: int
     first_offset: int
     last_offset: int
+    source: str
+    source_epoch: int
+    start: int
+    end: int
+    shift: int = 0

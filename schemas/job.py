@@ -102,6 +102,8 @@ class JobSpec(Record):
     audio: Literal["copy", "encode", "none"] = "copy"
     """Copy sound where the container can hold it, else convert; convert always; leave it out."""
     overwrite: bool = True
+    replay: str = ""
+    """Job whose frames are used again where Kafka still holds them."""
 
     @property
     def container(self) -> str:
@@ -154,6 +156,8 @@ class JobRecord(Record):
     plan: str = ""
     """Object name of its plan, once planned."""
     warnings: dict[str, int] = {}
+    paused: bool = False
+    """Nothing more of it is released until it is resumed."""
     created_ns: int = 0
     """Wall-clock time of submission, for display."""
 

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from schemas.checkpoint import Checkpoint
-from schemas.events import Alive, Cancel, Dead, Failed, Finished, Planned, Progress, Role, Warned
+from schemas.checkpoint import Checkpoint, FrameRange
+from schemas.events import (
+    Alive,
+    Cancel,
+    Dead,
+    Failed,
+    Finished,
+    Pause,
+    Planned,
+    Progress,
+    Redrive,
+    Resume,
+    Role,
+    Warned,
+)
 from schemas.frames import (
     FrameBatch,
     FrameFlag,
@@ -58,6 +71,7 @@ CHECKPOINT = Checkpoint(
     engine="mesh 1",
     swapped=2,
     warnings={"freeze": 1},
+    frames=FrameRange(topic="f.frames.batch", partition=5, first_offset=7, last_offset=9),
 )
 
 SAMPLES: dict[str, tuple[Record, bytes]] = {
@@ -111,6 +125,11 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
             partition=3,
             first_offset=5,
             last_offset=9,
+            source="j0/0",
+            source_epoch=2,
+            start=100,
+            end=220,
+            shift=-100,
         ),
         b"",
     ),
@@ -201,6 +220,9 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
     "event.failed": (Failed(job="j1", stream="j1/0", role=Role.ASSEMBLER, reason="no"), b""),
     "event.finished": (Finished(job="j1", output="/out/clip.mkv", frames=2, bytes=99), b""),
     "event.cancel": (Cancel(job="j1"), b""),
+    "event.pause": (Pause(job="j1"), b""),
+    "event.resume": (Resume(job="j1"), b""),
+    "event.redrive": (Redrive(job="j1", stream="j1/0"), b""),
     "event.alive": (Alive(role=Role.INGEST, worker="h-1", ready=True, host="h", pid=1), b""),
     "dead": (
         Dead(
