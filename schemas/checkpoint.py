@@ -13,6 +13,11 @@ class FrameRange(Model):
     partition: int
     first_offset: int
     last_offset: int
+    count: int
+    """Frames in them, context included."""
+    context: int
+    written_ms: int = 0
+    """Kafka's time of the first of them (ms since 1970): how long they stay is told from it."""
 
 
 @register

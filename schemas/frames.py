@@ -193,7 +193,8 @@ class RangeRef(Record):
 
     On frames and swaps alike, between StreamStart and StreamEnd. Who reads it fetches the batches of
     `source` at `source_epoch` within the offsets (inclusive), and takes them as the stream's own: frames
-    before `start` as context, none from `end` on, all moved by `shift` (ticks of their time base).
+    before `start` as context, none from `end` on, all moved by `shift` (ticks of their time base). `count`
+    frames are left then, `context` of them context.
     """
 
     KIND = "range"
@@ -207,4 +208,6 @@ class RangeRef(Record):
     source_epoch: int
     start: int
     end: int
+    count: int
+    context: int
     shift: int = 0

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from schemas.frames import Rational, VideoFormat
+from schemas.frames import RangeRef, Rational, VideoFormat
 from schemas.record import Model, Record, register
 
 
@@ -93,6 +93,8 @@ class Plan(Record):
     segments: list[Segment]
     orders: list[list[int]]
     """Runs of segment indices decoded in one pass."""
+    ranges: list[RangeRef | None] = []
+    """Of a replay: for each segment the batches that stand for it, where Kafka still holds them."""
     sides: str = ""
     """Object name of the other tracks; empty if there are none."""
     tracks: list[SideTrack] = []
@@ -111,4 +113,6 @@ class Plan(Record):
             raise ValueError("segments do not cover the frames exactly")
         if self.source is not None and len(self.source.picks) != len(self.pts):
             raise ValueError(f"{len(self.pts)} frames, {len(self.source.picks)} picks")
+        if self.ranges and len(self.ranges) != len(self.segments):
+            raise ValueError(f"{len(self.segments)} segments, {len(self.ranges)} ranges")
         return self

@@ -71,7 +71,7 @@ CHECKPOINT = Checkpoint(
     engine="mesh 1",
     swapped=2,
     warnings={"freeze": 1},
-    frames=FrameRange(topic="f.frames.batch", partition=5, first_offset=7, last_offset=9),
+    frames=FrameRange(topic="f.frames.batch", partition=5, first_offset=7, last_offset=9, count=3, context=1),
 )
 
 SAMPLES: dict[str, tuple[Record, bytes]] = {
@@ -129,6 +129,8 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
             source_epoch=2,
             start=100,
             end=220,
+            count=132,
+            context=12,
             shift=-100,
         ),
         b"",
