@@ -112,6 +112,24 @@ class LimitSettings(Section):
     """Length of each queue between the stages of a worker, in batches."""
     assembler_bytes: Bytes = 512 * MIB
     """Frames that an assembler holds in memory; above it they are read again later."""
+    releases: Count = 3
+    """How often a segment is released at most where a failure may pass; then its job fails."""
+    stuck_seconds: Seconds = 900.0
+    """A stream whose next patches do not come for so long, though workers live, is released again."""
+
+
+class KeepSettings(Section):
+    """How long the leavings of ended jobs stay."""
+
+    failed_hours: Annotated[float, Field(ge=0)] = 24.0
+    """Encoded segments of a failed job, so that `dead redrive` goes on where it ended."""
+    replay_hours: Annotated[float, Field(ge=0)] | None = None
+    """Plan, other tracks, checkpoints and prepared faces: what a replay needs beside the frames. None: as long
+    as the frames stay (topics.retention_hours)."""
+    jobs_hours: Annotated[float, Field(ge=0)] = 168.0
+    """The record of a job that ended: its state and why."""
+    sweep_seconds: Seconds = 600.0
+    """How often control looks for what can go."""
 
 
 class InputSettings(Section):
@@ -197,6 +215,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     topics: TopicSettings = TopicSettings()
     limits: LimitSettings = LimitSettings()
+    keep: KeepSettings = KeepSettings()
     input: InputSettings = InputSettings()
     swapper: SwapperSettings = SwapperSettings()
     log: LogSettings = LogSettings()

@@ -18,6 +18,7 @@
     │   ├── ArtefactError        the broker's jars could not be fetched
     │   └── AssignmentError      frames and swaps partitions do not match
     ├── StoreError               the object store refused a read or a write
+    ├── FramesLostError          frames that a stream still needs are gone from Kafka
     ├── JobFailedError           a job ended in the state failed
     └── EncoderError             an encoder cannot be opened or refused a frame
 
@@ -113,6 +114,13 @@ class AssignmentError(BrokerError):
 
 class StoreError(FacestreamError):
     """Raised when the object store refuses a read or a write; names the object."""
+
+    retryable = True
+
+
+class FramesLostError(FacestreamError):
+    """Raised when frames that a stream still needs are no longer in Kafka: they expired, or were deleted.
+    Helps: releasing the stream again, which decodes it once more."""
 
     retryable = True
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from schemas.containers import CONTAINERS, suffix_of
+from schemas.events import Role
 from schemas.frames import PayloadCodec, Rational
 from schemas.record import Model, Record, register
 from schemas.swaps import FailurePolicy
@@ -158,6 +159,14 @@ class JobRecord(Record):
     warnings: dict[str, int] = {}
     paused: bool = False
     """Nothing more of it is released until it is resumed."""
+    cancelling: bool = False
+    """The user wants no more of it, but its finish is under way: who carries that out has the last word."""
+    failed_by: Role | None = None
+    """Who could not do its part."""
+    exit_code: int = 0
+    """Of a failed job, as the command line ends with it."""
+    ended_ns: int = 0
+    """Wall-clock time at which it ended; 0 before that."""
     created_ns: int = 0
     """Wall-clock time of submission, for display."""
 

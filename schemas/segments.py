@@ -8,7 +8,7 @@ from schemas.record import Record, register
 
 
 class SegmentState(StrEnum):
-    """planned → released → done, or failed; released again under a higher epoch."""
+    """planned → released → done, or failed; a failed one waits to be released again under a higher epoch."""
 
     PLANNED = "planned"
     RELEASED = "released"
@@ -27,4 +27,7 @@ class SegmentRecord(Record):
     state: SegmentState
     partition: int = -1
     bytes: int = 0
+    tries: int = 0
+    """Releases since it was planned, or since a user had it run again."""
     reason: str = ""
+    """Why earlier releases failed."""

@@ -165,8 +165,16 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
     "job": (SPEC, b""),
     "jobstate": (
         JobRecord(
-            job="j1", spec=SPEC, state=JobState.FAILED, reason="no", plan="jobs/j1/plan", warnings={"w": 1}
-        ),
+            job="j1",
+            spec=SPEC,
+            state=JobState.FAILED,
+            reason="no",
+            plan="jobs/j1/plan",
+            warnings={"w": 1},
+            failed_by=Role.ASSEMBLER,
+            exit_code=1,
+            ended_ns=1_700_000_000_000_000_000,
+        ),  # fmt: skip
         b"",
     ),
     "plan": (
@@ -213,6 +221,8 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
             state=SegmentState.RELEASED,
             partition=2,
             bytes=72,
+            tries=2,
+            reason="j1/1: the store was gone",
         ),
         b"",
     ),
