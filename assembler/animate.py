@@ -1,8 +1,9 @@
 """Pictures as files: GIF, animated WebP, JPEG and PNG, made in one pass out of losslessly stored segments.
 
-Colours are 8-bit RGB (PNG: 16 bit from more than 8 on; JPEG: Y'CbCr of BT.601 in full range). A GIF gets a
-palette for each picture. Times start at zero and are rounded to what the file counts in, 1/100 s for GIF and
-1/1000 s for WebP, each by itself, so that roundings never add up.
+Colours are 8-bit RGB (PNG: 16 bit from more than 8 on; JPEG: Y'CbCr of BT.601 in full range). Alpha is kept,
+but by JPEG; a GIF shows or hides each pixel, by half of full alpha, and gets a palette for each picture. Times
+start at zero and are rounded to what the file counts in, 1/100 s for GIF and 1/1000 s for WebP, each by
+itself, so that roundings never add up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from av.video.reformatter import ColorPrimaries, ColorRange, ColorTrc
 
 from assembler.convert import Filters, chain, described, full_gray, scaled, source_of
 from assembler.mux import Muxed, Part
+from runtime.alpha import copy_alpha, has_alpha
 from schemas.errors import EncoderError
 from schemas.frames import VideoFormat
 from schemas.job import EncodeSpec, JobSpec
@@ -67,7 +69,8 @@ def _pictures(parts: Sequence[Part]) -> Iterator[VideoFrame]:
 def _filtered(
     parts: Sequence[Part], video: VideoFormat, build: Callable[[Graph, FilterContext], FilterContext]
 ) -> Iterator[VideoFrame]:
-    """The pictures as they come out of a graph, whose filters `build` adds to the source."""
+    """The pictures as they come out of a graph, whose filters `build` adds to the source, one for one."""
+    exact = video.pixels.alpha
     graph = Graph()
     graph.threads = 1
     source = source_of(graph, video, _INDEX)
@@ -76,7 +79,10 @@ def _filtered(
     for number, picture in enumerate(_pictures(parts)):
         picture.pts, picture.time_base = number, _INDEX
         graph.vpush(_untagged(picture))
-        yield from _ready(graph)
+        for made in _ready(graph):
+            if exact and has_alpha(made.format.name):
+                copy_alpha(picture, made)
+            yield made
     graph.vpush(None)
     yield from _ready(graph)
 
@@ -125,7 +131,7 @@ def _gif(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], pt
 
     def palettes(graph: Graph, source: FilterContext) -> FilterContext:
         both = chain(graph, source, [*_rgb(video, "bgra"), ("split", "2")])
-        palette = graph.add("palettegen", "stats_mode=single:reserve_transparent=0")
+        palette = graph.add("palettegen", f"stats_mode=single:reserve_transparent={int(video.pixels.alpha)}")
         applied = graph.add("paletteuse", "new=1:dither=sierra2_4a")
         both.link_to(applied, 0, 0)
         both.link_to(palette, 1, 0)
@@ -195,7 +201,8 @@ def _jpeg(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], p
 
 def _png(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], pts: list[int]) -> Muxed:
     pixels = plan.format.pixels
-    form = ("gray", "gray16be") if pixels.planes == 1 else ("rgb24", "rgb48be")
+    forms = {1: ("gray", "gray16be"), 3: ("rgb24", "rgb48be"), 4: ("rgba", "rgba64be")}
+    form = forms[pixels.planes]
     return _still(target, "png", form[pixels.depth > 8], {}, "", encode, plan, parts)
 
 

@@ -9,6 +9,7 @@ from av.filter import Graph
 from av.filter.context import FilterContext
 from av.video.frame import VideoFrame
 
+from runtime.alpha import copy_alpha, has_alpha
 from schemas.frames import VideoFormat
 
 Filters = list[tuple[str, str]]
@@ -28,11 +29,15 @@ class FilterChain:
             self._graph.add("buffersink")
         )
         self._graph.configure()
+        self._alpha = video.pixels.alpha
 
     def __call__(self, frame: VideoFrame) -> VideoFrame:
         """The frame that comes out for a frame. Raises av's errors where a filter refuses it."""
         self._graph.vpush(frame)
-        return self._graph.vpull()
+        made = self._graph.vpull()
+        if self._alpha and has_alpha(made.format.name):
+            copy_alpha(frame, made)
+        return made
 
 
 def source_of(graph: Graph, video: VideoFormat, tick: Fraction) -> FilterContext:

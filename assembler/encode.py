@@ -50,7 +50,8 @@ class EncodedSegment:
     bytes: int
     encoder: str
     warnings: dict[str, int]
-    """`padded_to_even`, `hdr_metadata_dropped`, `interlacing_dropped`: frames; `bitrate_exceeded`: 1."""
+    """`padded_to_even`, `hdr_metadata_dropped`, `interlacing_dropped`, `depth_reduced`: frames;
+    `bitrate_exceeded`: 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,8 @@ def _losses(encoder: str, video: VideoFormat) -> tuple[str, ...]:
         losses.append("hdr_metadata_dropped")
     if video.field_order != "progressive" and encoder not in _FIELDS:
         losses.append("interlacing_dropped")
+    if video.pixel_format in ENCODER_TABLE[encoder].rounds:
+        losses.append("depth_reduced")
     return tuple(losses)
 
 
@@ -260,12 +262,14 @@ def _vp9(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, str]
 
 def _prores(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, str]:
     """Profile by chroma and quality: 4444 for 4:4:4, else HQ, standard, LT and proxy."""
-    if stored_as("prores_ks", video.pixel_format) == "yuv444p10le":
+    if "444" in cast(str, stored_as("prores_ks", video.pixel_format)):
         profile = "4444"
     else:
         steps = ((18, "hq"), (28, "standard"), (40, "lt"))
         profile = next((name for most, name in steps if spec.quality <= most), "proxy")
     options = {"profile": profile, "vendor": "apl0", "threads": str(spec.threads)}
+    if video.pixels.alpha:
+        options["alpha_bits"] = "16"
     return options | ({} if video.field_order == "progressive" else {"flags": "+ildct"})
 
 
@@ -333,5 +337,7 @@ def configure(stream: VideoStream, choice: EncoderChoice, video: VideoFormat, ti
     stream.codec_context.sample_aspect_ratio = Fraction(*video.sample_aspect)
     stream.codec_context.time_base = tick
     stream.codec_context.options = dict(choice.options)
+    if choice.name == "libvpx-vp9" and video.pixels.alpha:
+        stream.metadata["alpha_mode"] = "1"  # alpha lies beside the packets
     if choice.name in ("libx265", "hevc_nvenc"):
         stream.codec_tag = "hvc1"  # parameter sets in the header only; players want it

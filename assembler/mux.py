@@ -295,3 +295,5 @@ def describe_picture(stream: VideoStream, video: VideoFormat) -> None:
         stream.codec_context.sample_aspect_ratio = Fraction(*video.sample_aspect)
     if video.rotation:
         stream.set_display_rotation(video.rotation)
+    if video.pixels.alpha and stream.codec_context.name == "vp9":
+        stream.metadata["alpha_mode"] = "1"  # alpha lies beside the packets

@@ -23,7 +23,7 @@ BLUR_CELLS = 12
 
 
 def paste(planes: Sequence[Plane], video: VideoFormat, patches: Sequence[Patch], body: Buffer) -> None:
-    """Overwrite the patches' rectangles, in order, in place. Every other sample is left untouched.
+    """Overwrite the patches' rectangles, in order, in place. Alpha and every other sample stay as they are.
 
     Raises MalformedRecordError, before anything is written, for a rectangle that leaves the frame or
     the chroma grid, or whose planes are not in the body.
@@ -33,7 +33,7 @@ def paste(planes: Sequence[Plane], video: VideoFormat, patches: Sequence[Patch],
     dtype = np.uint8 if video.pixels.sample_bytes == 1 else np.dtype("<u2")
     for patch in patches:
         at = patch.offset
-        for index, plane in enumerate(planes):
+        for index, plane in enumerate(planes[: video.pixels.colours]):
             x, y, width, height = _rectangle(patch, video, index)
             block = np.frombuffer(body, dtype, width * height, at).reshape(height, width)
             plane[y : y + height, x : x + width] = block
@@ -55,7 +55,7 @@ def check_patch(patch: Patch, video: VideoFormat, body_bytes: int) -> None:
     )
     if not on_grid:
         raise MalformedRecordError(f"{where} is off the chroma grid of {video.pixel_format}")
-    needed = video.pixels.frame_bytes(patch.width, patch.height)
+    needed = video.pixels.patch_bytes(patch.width, patch.height)
     if patch.offset + needed > body_bytes:
         raise MalformedRecordError(
             f"{where} needs {needed} bytes from {patch.offset}, the record has {body_bytes}"
@@ -71,11 +71,12 @@ def _rectangle(patch: Patch, video: VideoFormat, plane: int) -> tuple[int, int, 
 
 
 def blur(planes: Sequence[Plane]) -> None:
-    """Blur the whole picture in place until no face can be told: means of cells, interpolated linearly."""
+    """Blur a picture's colour planes in place until no face can be told: means of cells, interpolated
+    linearly."""
     height, width = planes[0].shape
     cells = BLUR_CELLS / min(height, width)
     rows, columns = (max(2, min(round(size * cells), size // 2)) for size in (height, width))
-    for plane in planes:
+    for plane in planes[: 3 if len(planes) == 4 else None]:
         down, across = _means(plane.shape[0], rows), _means(plane.shape[1], columns)
         small = down @ plane.astype(np.float32) @ across.T
         smooth = _weights(plane.shape[0], rows) @ small @ _weights(plane.shape[1], columns).T

@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 
 from ingest.head import Head, read_head
 from ingest.open import check_size, open_input
-from ingest.travel import is_full_range, is_rgb, travel_format
+from ingest.travel import is_full_range, is_gray_with_alpha, is_rgb, travels_as
 from runtime.settings import InputSettings
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
@@ -114,11 +114,12 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
     context = stream.codec_context
     aspect = stream.sample_aspect_ratio or Fraction(1)
     rgb = is_rgb(name)
+    full = is_full_range(name) or is_gray_with_alpha(name)
     return VideoFormat(
         width=frame.width,
         height=frame.height,
-        pixel_format=travel_format(name),
-        color_range="tv" if rgb else "pc" if is_full_range(name) else _range(int(frame.color_range)),
+        pixel_format=travels_as(frame),
+        color_range="tv" if rgb else "pc" if full else _range(int(frame.color_range)),
         matrix="bt709" if rgb else _MATRIX.get(int(frame.colorspace), "unknown"),
         primaries=_PRIMARIES.get(int(frame.color_primaries), "unknown"),
         transfer=_TRANSFER.get(int(frame.color_trc), "unknown"),

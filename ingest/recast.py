@@ -8,6 +8,8 @@ The rules:
   only (4:2:2, 4:4:0, 4:1:1) becomes 4:4:4 first, since encoders have no format for it on its side.
 - Pictures that are mirrored as well are always turned upright: no container's rotation says that.
 - `hdr = "tonemap"` maps PQ and HLG to BT.709, see `ingest.tonemap`; anything else stays.
+- Alpha goes along with all of it. Where the result has no place for alpha, pictures are laid on black as they
+  are decoded (`ingest.travel`); VP9 holds it beside 4:2:0 only, so chroma is made that coarse.
 """
 
 from __future__ import annotations
@@ -21,14 +23,25 @@ import numpy.typing as npt
 from av.video.reformatter import ColorRange, Interpolation
 
 from ingest.tonemap import ToneMap, is_hdr
+from runtime.alpha import copy_alpha
 from runtime.payload import frame_planes
+from schemas.containers import alpha_format
 from schemas.frames import Rational, VideoFormat
-from schemas.job import PlanSpec
-from schemas.pixels import PixelFormat
+from schemas.job import JobSpec, PlanSpec
+from schemas.pixels import PixelFormat, holding, pixel_format
 
 SMOOTH = Interpolation.LANCZOS | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 """Of swscale; bit-exact, so that every CPU gives the same samples."""
 _SAME_SHAPE = Fraction(1, 100)
+
+
+def formats(video: VideoFormat, spec: JobSpec, mirrored: bool = False) -> tuple[VideoFormat, VideoFormat]:
+    """(as it is decoded, as it travels): the formats of the frames of an input by a job's spec."""
+    kept = alpha_format(spec, video.pixel_format)
+    given = video if pixel_format(kept).alpha else video.model_copy(update={"pixel_format": kept})
+    target = target_format(given, spec.plan, mirrored)
+    name = alpha_format(spec, target.pixel_format)
+    return given, target if name == target.pixel_format else target.model_copy(update={"pixel_format": name})
 
 
 def target_format(video: VideoFormat, spec: PlanSpec, mirrored: bool = False) -> VideoFormat:
@@ -39,7 +52,7 @@ def target_format(video: VideoFormat, spec: PlanSpec, mirrored: bool = False) ->
         update |= _scaled(video, spec.scale)
     if spec.hdr == "tonemap" and is_hdr(video):
         update |= {
-            "pixel_format": _shape_of(_with_colour(video.pixels), 8),
+            "pixel_format": _with_colour(video.pixels, 8),
             "color_range": "tv",
             "matrix": "bt709",
             "primaries": "bt709",
@@ -96,18 +109,15 @@ def _turned(video: VideoFormat, degrees: int) -> VideoFormat:
 
 
 def _turnable(pixels: PixelFormat) -> str:
-    return pixels.name if pixels.chroma_x == pixels.chroma_y else _shape_of("444", pixels.depth)
+    return pixels.name if pixels.chroma_x == pixels.chroma_y else holding(0, 0, pixels.depth, pixels.alpha)
 
 
-def _with_colour(pixels: PixelFormat) -> str:
-    """Chroma sampling as in the names of formats; gray has none, and gets the coarsest."""
+def _with_colour(pixels: PixelFormat, depth: int) -> str:
+    """The format of a depth; gray has no chroma, and gets the coarsest, sampling of other kinds 4:4:4."""
     if pixels.planes == 1:
-        return "420"
-    return {(1, 1): "420", (1, 0): "422"}.get((pixels.chroma_x, pixels.chroma_y), "444")
-
-
-def _shape_of(chroma: str, depth: int) -> str:
-    return f"yuv{chroma}p" if depth == 8 else f"yuv{chroma}p{depth}le"
+        return holding(1, 1, depth)
+    known = (pixels.chroma_x, pixels.chroma_y) in ((1, 1), (1, 0))
+    return holding(pixels.chroma_x if known else 0, pixels.chroma_y if known else 0, depth, pixels.alpha)
 
 
 class Recast:
@@ -123,7 +133,7 @@ class Recast:
         self._flat = target.model_copy(update=size)
         """Before it is turned."""
         if tone:
-            name = _shape_of(_with_colour(target.pixels), source.pixels.depth)
+            name = _with_colour(target.pixels, source.pixels.depth)
         self._before = source.model_copy(update=size | {"pixel_format": name})
         """Before tones are mapped."""
         self._source, self._target = source, target
@@ -139,6 +149,8 @@ class Recast:
         if self._tones is not None:
             mapped = av.VideoFrame(self._flat.width, self._flat.height, self._flat.pixel_format)
             self._tones.apply(frame_planes(frame, self._before), frame_planes(mapped, self._flat))
+            if self._flat.pixels.alpha:
+                copy_alpha(frame, mapped)
             frame = mapped
         if self._turns or self._mirrored:
             frame = self._turn(frame)
@@ -163,7 +175,7 @@ def same_samples(frame: av.VideoFrame, source: VideoFormat, target: VideoFormat)
         return frame
     full = source.color_range == "pc" or frame.format.name.startswith("yuvj")
     span = ColorRange.JPEG if full else ColorRange.MPEG
-    return frame.reformat(
+    result = frame.reformat(
         target.width,
         target.height,
         target.pixel_format,
@@ -171,3 +183,6 @@ def same_samples(frame: av.VideoFrame, source: VideoFormat, target: VideoFormat)
         src_color_range=span,
         dst_color_range=span,
     )
+    if target.pixels.alpha and size == (target.width, target.height):
+        copy_alpha(frame, result)
+    return result

@@ -2,17 +2,19 @@
 
 The rule for pixel formats: frames are encoded in the format they travel in. An encoder that does not take
 it gets the nearest richer one, with more chroma or more bits (4:2:0 in 8 bit becomes 4:2:2 in 10 bit for
-ProRes); a poorer one is never chosen, such a combination is refused. Still pictures, GIF and WebP alone
-are 8 bit by nature.
+ProRes); a poorer one is never chosen, such a combination is refused. Three exceptions, each a warning: still
+pictures, GIF and WebP are 8 bit by nature; ProRes 4444, which FFmpeg decodes to 12 bit, is encoded from 10;
+and alpha is kept with coarser chroma rather than laid on black, where VP9 holds it beside 4:2:0 only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from schemas.errors import InputError
-from schemas.pixels import PIXEL_FORMATS
+from schemas.pixels import PIXEL_FORMATS, opaque
 
 if TYPE_CHECKING:  # both import this module
     from schemas.frames import VideoFormat
@@ -32,6 +34,8 @@ class Container:
     sound: bool = True
     still: bool = False
     """Holds exactly one picture."""
+    beside: bool = False
+    """Holds data beside a packet, where VP9 keeps its alpha."""
     pictures: bool = False
     """Made in one go by the finish step out of losslessly stored segments, without other tracks."""
 
@@ -52,7 +56,8 @@ class Encoder:
 
     `takes`: formats of `schemas.pixels` that it stores without loss of chroma or bits; empty for those that
     turn any picture into 8-bit RGB or JPEG. `worst`: the largest number of its quality scale. `side`: the
-    most pixels of a side. `capped`: whether a bit rate can be put on top of the quality.
+    most pixels of a side. `capped`: whether a bit rate can be put on top of the quality. `rounds`: formats
+    that it stores with fewer bits, and those. `alpha`: whether encoders without `takes` keep it.
     """
 
     takes: tuple[str, ...] = ()
@@ -61,6 +66,8 @@ class Encoder:
     side: int = 16384
     capped: bool = False
     hdr: bool = True
+    rounds: Mapping[str, str] = field(default_factory=dict)
+    alpha: bool = False
 
 
 _X = ("libx264", "libx265")
@@ -74,20 +81,25 @@ ENCODER_TABLE: dict[str, Encoder] = {
         ("yuv420p", "yuv420p10le"), presets=(*_NAMES, *map(str, range(14))), capped=True
     ),
     "libvpx-vp9": Encoder(
-        (*_YUV, "yuv440p"), presets=(*_NAMES, *map(str, range(6))), side=65535, capped=True, hdr=False
+        (*_YUV, "yuv440p", "yuva420p"), presets=(*_NAMES, *map(str, range(6))), side=65535, capped=True,
+        hdr=False
     ),
-    "prores_ks": Encoder(("yuv422p10le", "yuv444p10le")),
+    "prores_ks": Encoder(
+        ("yuv422p10le", "yuv444p10le", "yuva444p10le"),
+        rounds={"yuv444p12le": "yuv444p10le", "yuva444p12le": "yuva444p10le"},
+    ),
     "ffv1": Encoder(
-        (*_YUV, "yuv440p", "yuv411p", "yuv410p", "gray", *_deep(9, 10, 12, 14, 16)), side=65535
+        (*_YUV, "yuv440p", "yuv411p", "yuv410p", "gray", *_deep(9, 10, 12, 14, 16),
+         *(name for name, form in PIXEL_FORMATS.items() if form.alpha)), side=65535
     ),
     "h264_nvenc": Encoder(("yuv420p", "yuv444p"), worst=51, presets=_NVENC_PRESETS, capped=True),
     "hevc_nvenc": Encoder(
         ("yuv420p", "yuv444p", "yuv420p10le"), worst=51, presets=_NVENC_PRESETS, capped=True
     ),
-    "gif": Encoder(hdr=False, side=65535),
-    "libwebp_anim": Encoder(hdr=False, side=16383),
+    "gif": Encoder(hdr=False, side=65535, alpha=True),
+    "libwebp_anim": Encoder(hdr=False, side=16383, alpha=True),
     "mjpeg": Encoder(hdr=False, side=65500),
-    "png": Encoder(hdr=False, side=65535),
+    "png": Encoder(hdr=False, side=65535, alpha=True),
 }  # fmt: skip
 """`presets` names x264's scale for all CPU encoders; where there is a number for it, that too. Encoders
 without presets take the names and do nothing with them. libvpx is built without high bit depth."""
@@ -95,8 +107,10 @@ without presets take the names and do nothing with them. libvpx is built without
 CONTAINERS: dict[str, Container] = {
     "mp4": Container((*_X, "libsvtav1", "libvpx-vp9", *_NVENC), rotation=True),
     "mov": Container((*_X, "prores_ks", *_NVENC), rotation=True),
-    "mkv": Container((*_X, "ffv1", "libsvtav1", "libvpx-vp9", "prores_ks", *_NVENC), rotation=True),
-    "webm": Container(("libvpx-vp9", "libsvtav1")),
+    "mkv": Container(
+        (*_X, "ffv1", "libsvtav1", "libvpx-vp9", "prores_ks", *_NVENC), rotation=True, beside=True
+    ),
+    "webm": Container(("libvpx-vp9", "libsvtav1"), beside=True),
     "ts": Container((*_X, *_NVENC)),
     "avi": Container(("libx264", "ffv1")),
     "gif": Container(("gif",), sound=False, pictures=True),
@@ -125,16 +139,36 @@ def stored_as(encoder: str, name: str) -> str | None:
     takes = ENCODER_TABLE[encoder].takes or ENCODER_TABLE["ffv1"].takes
     if name in takes:
         return name
+    if name in ENCODER_TABLE[encoder].rounds:
+        return ENCODER_TABLE[encoder].rounds[name]
     own = PIXEL_FORMATS[name]
     richer = [
         other
         for other in map(PIXEL_FORMATS.__getitem__, takes)
         if other.depth >= own.depth
-        and other.planes >= own.planes
+        and other.colours >= own.colours
+        and other.alpha == own.alpha
         and (own.planes == 1 or (other.chroma_x <= own.chroma_x and other.chroma_y <= own.chroma_y))
     ]
     best = min(richer, key=lambda other: (other.depth, other.frame_bytes(64, 64)), default=None)
     return best.name if best else None
+
+
+def alpha_format(spec: JobSpec, name: str) -> str:
+    """The format in which frames of a format travel by a spec: itself, but without alpha where the payload,
+    the encoder or the container has no place for it, or with coarser chroma where alpha needs that."""
+    if not PIXEL_FORMATS[name].alpha:
+        return name
+    entry, container = ENCODER_TABLE[spec.encode.encoder], CONTAINERS[spec.container]
+    takes = [other for other in map(PIXEL_FORMATS.__getitem__, entry.takes) if other.alpha]
+    if spec.plan.payload == "jpeg" or not (takes or entry.alpha):
+        return opaque(name)
+    if spec.encode.encoder == "libvpx-vp9" and not container.beside:
+        return opaque(name)
+    if stored_as(spec.encode.encoder, name):
+        return name
+    able = [other.name for other in takes if other.depth == PIXEL_FORMATS[name].depth]
+    return able[0] if able else opaque(name)
 
 
 def refusal(encoder: str, video: VideoFormat) -> str:

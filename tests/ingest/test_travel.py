@@ -8,10 +8,12 @@ import av
 import numpy as np
 import pytest
 
-from ingest.travel import Traveller, travel_format
+from ingest.travel import Traveller, travel_format, travels_as
+from runtime.alpha import alpha_depth, alpha_samples
 from runtime.payload import frame_planes
 from schemas.errors import InputError
 from schemas.frames import VideoFormat
+from schemas.pixels import opaque
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +24,6 @@ REPACKED = {
     "nv24": "yuv444p",
     "yuyv422": "yuv422p",
     "uyvy422": "yuv422p",
-    "yuva420p": "yuv420p",
     "p010le": "yuv420p10le",
     "p012le": "yuv420p12le",
     "p016le": "yuv420p16le",
@@ -30,10 +31,8 @@ REPACKED = {
     "y210le": "yuv422p10le",
     "yuv420p10be": "yuv420p10le",
     "yuv422p16be": "yuv422p16le",
-    "yuva444p10le": "yuv444p10le",
     "gray10be": "gray10le",
     "gray16be": "gray16le",
-    "ya8": "gray",
 }
 
 
@@ -76,14 +75,80 @@ def test_rgb_becomes_limited_range_bt709(
     image = np.broadcast_to(np.array(rgb, np.uint8), (48, 64, 3))
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24").reformat(format=name)
     video = VideoFormat(width=64, height=48, pixel_format=travel_format(name))
-    assert video.pixel_format == "yuv444p"
+    assert opaque(video.pixel_format) == "yuv444p"
     planes = frame_planes(Traveller(video, Counter()).normalise(frame), video)
-    for plane, value in zip(planes, yuv, strict=True):
+    for plane, value in zip(planes[:3], yuv, strict=True):
         assert np.abs(plane.astype(int) - value).max() <= 1
 
 
+WITH_ALPHA = {
+    "yuva420p": "yuva420p",
+    "yuva422p10le": "yuva422p10le",
+    "yuva444p12le": "yuva444p12le",
+    "yuva444p16be": "yuva444p16le",
+    "rgba": "yuva444p",
+    "bgra": "yuva444p",
+    "argb": "yuva444p",
+    "abgr": "yuva444p",
+    "gbrap": "yuva444p",
+    "gbrap10le": "yuva444p10le",
+    "gbrap12be": "yuva444p12le",
+    "rgba64le": "yuva444p16le",
+    "rgba64be": "yuva444p16le",
+    "ya8": "yuva420p",
+    "ya16be": "yuva420p16le",
+}
+
+
+@pytest.mark.parametrize("name", WITH_ALPHA)
+def test_alpha_travels_sample_for_sample(name: str) -> None:
+    frame = av.VideoFrame(64, 48, name)
+    for plane in frame.planes:
+        plane.update(np.random.default_rng(7).integers(0, 4, plane.buffer_size, np.uint8).tobytes())
+    samples = alpha_samples(frame)
+    assert samples is not None
+    top = (1 << alpha_depth(frame)) - 1
+    samples[:] = np.linspace(0, top, samples.size).reshape(samples.shape)
+    video = VideoFormat(width=64, height=48, pixel_format=travel_format(name), color_range="pc")
+    assert video.pixel_format == WITH_ALPHA[name]
+    warnings: Counter[str] = Counter()
+    planes = frame_planes(Traveller(video, warnings).normalise(frame), video)
+    assert np.array_equal(planes[3], samples)
+    assert +warnings == Counter()
+
+
+def test_gray_with_alpha_keeps_its_gray() -> None:
+    frame = av.VideoFrame(64, 48, "ya8")
+    gray = np.arange(64 * 48 * 2, dtype=np.uint32).astype(np.uint8).reshape(48, 128)
+    plane = frame.planes[0]
+    plane.update(np.pad(gray, ((0, 0), (0, plane.line_size - 128))).tobytes())
+    video = VideoFormat(width=64, height=48, pixel_format="yuva420p", color_range="pc")
+    luma, cb, cr, alpha = frame_planes(Traveller(video, Counter()).normalise(frame), video)
+    assert np.array_equal(luma, gray[:, ::2])
+    assert np.array_equal(alpha, gray[:, 1::2])
+    assert set(np.unique([cb, cr])) == {128}
+
+
+def test_frames_without_alpha_among_frames_with_alpha_are_opaque() -> None:
+    video = VideoFormat(width=64, height=48, pixel_format="yuva444p10le")
+    warnings: Counter[str] = Counter()
+    for name in ("yuv420p", "gray", "rgb24", "yuv444p10le"):
+        planes = frame_planes(Traveller(video, warnings).normalise(av.VideoFrame(64, 48, name)), video)
+        assert set(np.unique(planes[3])) == {1023}
+
+
+@pytest.mark.parametrize(("opacity", "name"), [(255, "yuv444p"), (90, "yuva444p")])
+def test_a_palette_has_alpha_if_its_colours_do(opacity: int, name: str) -> None:
+    frame = av.VideoFrame(16, 16, "pal8")
+    frame.planes[0].update(bytes(frame.planes[0].buffer_size))
+    frame.planes[1].update(bytes([10, 20, 200, opacity]) * 256)  # B, G, R, A
+    assert travels_as(frame) == name
+    video = VideoFormat(width=16, height=16, pixel_format="yuva444p")
+    assert set(np.unique(frame_planes(Traveller(video, Counter()).normalise(frame), video)[3])) == {opacity}
+
+
 @pytest.mark.parametrize("name", ["rgba", "bgra", "argb"])
-def test_alpha_is_laid_on_black_and_counted(name: str) -> None:
+def test_alpha_is_laid_on_black_and_counted_where_there_is_no_place_for_it(name: str) -> None:
     image = np.zeros((48, 64, 4), np.uint8)
     image[:] = (255, 255, 255, 255)
     image[:24] = (255, 255, 255, 0)
@@ -128,5 +193,6 @@ def test_changes_of_size_and_format_are_counted() -> None:
 
 
 def test_floating_point_samples_are_refused() -> None:
-    with pytest.raises(InputError, match="gbrpf32le"):
-        travel_format("gbrpf32le")
+    for name in ("gbrpf32le", "gbrpf16le", "yaf16le"):
+        with pytest.raises(InputError, match=name):
+            travel_format(name)
