@@ -7,38 +7,34 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from ingest.decode import InputDecoder
+from ingest.open import open_input
 from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
-from ingest.recast import target_format
+from ingest.recast import formats
+from ingest.replay import DECODED_AGAIN, replay_plan
 from ingest.scan import Scan, scan
 from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
+from runtime.ranges import Retained
 from runtime.settings import Settings
 from runtime.store import Store
 from schemas.containers import check_picture
 from schemas.errors import MalformedRecordError
 from schemas.events import Planned, Role, Warned
 from schemas.job import JobSpec
-from schemas.orders import DecodeOrder, PlanOrder
+from schemas.objects import finish_object, plan_object, sides_object
+from schemas.orders import DecodeOrder, FinishOrder, PlanOrder
 from schemas.plan import Plan, Source
-from schemas.record import decode, encode
+from schemas.record import Record, decode, encode
 
 _log = structlog.get_logger("ingest")
-
-
-def plan_object(job: str) -> str:
-    """Object name of a job's plan."""
-    return f"jobs/{job}/plan"
-
-
-def sides_object(job: str) -> str:
-    """Object name of a job's other tracks."""
-    return f"jobs/{job}/sides"
+R = TypeVar("R", bound=Record)
 
 
 class Worker:
@@ -57,7 +53,15 @@ class Worker:
     def plan(self, order: PlanOrder, alive: Callable[[], None]) -> None:
         """Scan the input, store sides and plan, tell control. Raises InputError, UsageError,
         RecordTooLargeError, StoreError."""
-        spec = order.spec
+        plan = self._replay(order.spec) if order.spec.replay else self._scan(order.spec, alive)
+        self._check(plan, order.spec)
+        name = plan_object(order.job)
+        self._store.put(name, encode(plan).tobytes())
+        event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
+        self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
+        self._outbox.flush()
+
+    def _scan(self, spec: JobSpec, alive: Callable[[], None]) -> Plan:
         scratch = self._settings.scratch_dir
         scratch.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="sides-", dir=scratch) as folder:
@@ -66,15 +70,24 @@ class Worker:
                 found = scan(spec.input, file, alive, self._settings.input)
             sides = ""
             if found.sides.tracks or found.sides.attachments:
-                sides = sides_object(order.job)
+                sides = sides_object(spec.job)
                 self._store.put_file(path, sides)
-        plan = build_plan(found, spec, sides, self._settings.input.frames)
-        self._check(plan, spec)
-        name = plan_object(order.job)
-        self._store.put(name, encode(plan).tobytes())
-        event = Planned(job=order.job, plan=name, frames=len(plan.pts), segments=len(plan.segments))
-        self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
-        self._outbox.flush()
+        return build_plan(found, spec, sides, self._settings.input.frames)
+
+    def _replay(self, spec: JobSpec) -> Plan:
+        """Raises InputError if the job to replay has no frames left, or some that cannot be decoded again."""
+        finish = self._read(finish_object(spec.replay), FinishOrder)
+        old = self._read(finish.plan, Plan)
+        sides = ""
+        if old.sides:
+            sides = sides_object(spec.job)
+            self._store.copy(old.sides, sides)
+        with Retained(self._settings.kafka, "ingest") as retained:
+            plan = replay_plan(old, finish, spec, sides, retained)
+        if plan.warnings.get(DECODED_AGAIN):
+            with open_input(spec.input, self._settings.input):
+                pass  # refused now, not half-way
+        return plan
 
     def _check(self, plan: Plan, spec: JobSpec) -> None:
         check_record_size(plan.format, self._settings.kafka.record_limit)
@@ -111,17 +124,17 @@ class Worker:
             return self._input[2]
         self.close()
         nvdec = order.spec.plan.decoder == "nvdec"
-        decoder = InputDecoder(path, self._read_plan(order.plan), nvdec=nvdec, limits=self._settings.input)
+        decoder = InputDecoder(path, self._read(order.plan, Plan), nvdec=nvdec, limits=self._settings.input)
         if nvdec and not decoder.has_gpu:
             event = Warned(job=order.job, role=Role.INGEST, name="nvdec_unavailable")
             self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
         self._input = (path, order.plan, decoder)
         return decoder
 
-    def _read_plan(self, name: str) -> Plan:
+    def _read(self, name: str, kind: type[R]) -> R:
         record = decode(self._store.get(name)).record
-        if not isinstance(record, Plan):
-            raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a plan")
+        if not isinstance(record, kind):
+            raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a {kind.KIND}")
         return record
 
 
@@ -129,11 +142,11 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
     """The plan of a scanned input; `sides` names the object with its other tracks, `most` is the limit of
     frames. Raises InputError where trimming leaves none, or the result cannot hold such a picture."""
     picks = pick(found.timeline, found.time_base, spec.plan, most)
-    video = target_format(found.format, spec.plan, found.mirrored)
+    given, video = formats(found.format, spec, found.mirrored)
     source = None
-    if picks is not None or video != found.format or found.mirrored:
+    if picks is not None or video != given or found.mirrored:
         source = Source(
-            format=found.format,
+            format=given,
             time_base=(found.time_base.numerator, found.time_base.denominator),
             pts=found.timeline.pts,
             keys=found.timeline.keys,

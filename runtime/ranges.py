@@ -12,8 +12,9 @@ from typing import Self, cast
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
-from runtime.kafka import broker_error, reader, translated
+from runtime.kafka import bounds, broker_error, reader, translated
 from runtime.settings import KafkaSettings
+from schemas.checkpoint import FrameRange
 from schemas.errors import ExpiredError
 from schemas.frames import FrameBatch, FrameFlag, PayloadCodec, RangeRef
 from schemas.record import Message, decode
@@ -100,6 +101,31 @@ class RangeReader:
         ref = self._ref
         place = f"{ref.topic}[{ref.partition}] {ref.first_offset} to {ref.last_offset}"
         return f"the range of {ref.source} ({place})"
+
+
+class Retained:
+    """Says whether all batches of a range are still in their topic, as of when their partition was first
+    asked for. Closed by `with`."""
+
+    def __init__(self, kafka: KafkaSettings, role: str) -> None:
+        self._consumer = reader(kafka, role)
+        self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def __call__(self, at: FrameRange) -> bool:
+        """Raises BrokerError."""
+        place = at.topic, at.partition
+        if place not in self._bounds:
+            self._bounds[place] = bounds(self._consumer, *place)
+        first, following = self._bounds[place]
+        return first <= at.first_offset and at.last_offset < following
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
 
 
 def adopt(record: FrameBatch, ref: RangeRef) -> FrameBatch:

@@ -59,6 +59,11 @@ class Store:
                 obstore.put(self._store, name, path)
                 path.unlink()
 
+    def copy(self, name: str, to: str) -> None:
+        """Copy an object under another name, inside the store."""
+        with self._named("copy", name), self._named("write", to):
+            obstore.copy(self._store, name, to)
+
     def get(self, name: str) -> bytes:
         """Read a whole object."""
         with self._named("read", name):

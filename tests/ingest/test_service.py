@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from ingest.service import IngestService
-from ingest.worker import plan_object
 from runtime.cluster import ensure_topics
 from runtime.kafka import producer, reader
 from runtime.outbox import Outbox
@@ -20,6 +19,7 @@ from runtime.store import Store
 from schemas.events import Failed, Planned, Progress, Warned
 from schemas.frames import FrameBatch, FrameFlag, PayloadCodec, StreamEnd, StreamStart
 from schemas.job import JobRecord, JobSpec, JobState, Lane, PlanSpec, stream_id
+from schemas.objects import plan_object
 from schemas.orders import DecodeOrder, PlanOrder, SegmentRelease
 from schemas.plan import Plan
 from schemas.record import Message, Record, decode, encode
