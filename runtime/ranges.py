@@ -15,7 +15,7 @@ from confluent_kafka import Message as KafkaMessage
 from runtime.kafka import bounds, broker_error, reader, translated
 from runtime.settings import KafkaSettings
 from schemas.checkpoint import FrameRange
-from schemas.errors import ExpiredError
+from schemas.errors import FramesLostError
 from schemas.frames import FrameBatch, FrameFlag, PayloadCodec, RangeRef
 from schemas.record import Message, decode
 
@@ -46,7 +46,7 @@ class RangeReader:
     def poll(self, timeout: float) -> Message[FrameBatch] | None:
         """The next batch; None when it is not there within `timeout` seconds, or when all were given.
 
-        Raises ExpiredError if batches of the range are gone, BrokerError, RecordError.
+        Raises FramesLostError if batches of the range are gone, BrokerError, RecordError.
         """
         if self.done:
             return None
@@ -72,7 +72,7 @@ class RangeReader:
     def _take(self, raw: KafkaMessage) -> Message[FrameBatch] | None:
         ref, offset = self._ref, cast(int, raw.offset())
         if offset > ref.last_offset:
-            raise ExpiredError(f"{self._named()} ends after {self._seq} of {ref.count} frames")
+            raise FramesLostError(f"{self._named()} ends after {self._seq} of {ref.count} frames")
         self._next = offset + 1
         message = decode(cast(bytes, raw.value()))
         record = message.record
@@ -81,7 +81,7 @@ class RangeReader:
         if record.seq < self._seq:
             return None  # sent twice
         if record.seq > self._seq:
-            raise ExpiredError(f"{self._named()} lacks frames {self._seq} to {record.seq - 1}")
+            raise FramesLostError(f"{self._named()} lacks frames {self._seq} to {record.seq - 1}")
         batch = adopt(record, ref)
         self._seq += len(batch)
         return Message(batch, message.body)
@@ -91,9 +91,9 @@ class RangeReader:
 
     def _refuse(self, error: KafkaError) -> None:
         if error.code() in _GONE:
-            raise ExpiredError(f"{self._named()} has left the topic from offset {self._next} on")
+            raise FramesLostError(f"{self._named()} has left the topic from offset {self._next} on")
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (public constant)
-            raise ExpiredError(f"{self._named()} lies past the end of the topic")
+            raise FramesLostError(f"{self._named()} lies past the end of the topic")
         if error.fatal() or not error.retriable():
             raise broker_error(f"reading {self._named()}", Exception(error))
 

@@ -4,8 +4,7 @@
     ├── UsageError               the caller asked for something that cannot be done
     │   └── SettingsError        a setting is missing, malformed or contradicts another
     ├── InputError               the media given cannot be used
-    │   ├── NoFaceError          a source picture shows no face
-    │   └── ExpiredError         frames that a replay needs have left the topic
+    │   └── NoFaceError          a source picture shows no face
     ├── OutputError              the result cannot be written where it was asked for
     ├── RecordError              bytes from a topic are not a record we can use
     │   ├── MalformedRecordError    truncated, not msgpack, or fields that contradict each other
@@ -57,11 +56,6 @@ class NoFaceError(InputError):
     """Raised by `prepare` when a source picture shows no face. A retry does not help."""
 
     exit_code = 3
-
-
-class ExpiredError(InputError):
-    """Raised when batches that are still needed have left the topic: retention is too short for how far
-    behind their reader is, or for a replay. Helps: decoding them again."""
 
 
 class OutputError(FacestreamError):

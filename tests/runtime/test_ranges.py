@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from runtime.kafka import admin
 from runtime.ranges import RangeReader
 from runtime.settings import Settings
-from schemas.errors import ExpiredError
+from schemas.errors import FramesLostError
 from schemas.frames import FrameBatch, FrameFlag, RangeRef
 from schemas.job import Lane
 from schemas.record import Message
@@ -92,7 +92,7 @@ def test_what_has_left_the_topic_is_said(kafka: Settings) -> None:
     client = admin(kafka.kafka)
     for future in client.delete_records([gone]).values():
         future.result(10)
-    with pytest.raises(ExpiredError, match="has left the topic"):
+    with pytest.raises(FramesLostError, match="has left the topic"):
         read(kafka, wanted)
 
 
@@ -100,9 +100,9 @@ def test_batches_that_are_not_there_are_missed(kafka: Settings) -> None:
     feeder = Feeder(kafka)
     feeder.stream("old/0", BATCHES, 1)
     wanted = ref(kafka, feeder, "old/0")
-    with pytest.raises(ExpiredError, match="after 20 of 24 frames"):
+    with pytest.raises(FramesLostError, match="after 20 of 24 frames"):
         read(kafka, wanted.model_copy(update={"count": 24}))
-    with pytest.raises(ExpiredError, match="lacks frames 0 to 3"):
+    with pytest.raises(FramesLostError, match="lacks frames 0 to 3"):
         read(kafka, wanted.model_copy(update={"first_offset": wanted.first_offset + 1}))
-    with pytest.raises(ExpiredError, match="past the end"):
+    with pytest.raises(FramesLostError, match="past the end"):
         read(kafka, wanted.model_copy(update={"last_offset": wanted.last_offset + 9, "count": 24}))
