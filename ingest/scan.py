@@ -90,10 +90,11 @@ class _Scanner:
             summary = self._read(container, stream)
             metadata = dict(container.metadata)
             chapters = _chapters(container)
-            mends = self._mends(stream.index)
+            picture = stream.index  # a stream of a closed container tells nothing
+        mends = self._mends(picture)
         if mends:
             summary = self._read_again(mends)
-        timeline, seekable = self._timeline(mends.get(stream.index) if mends else None)
+        timeline, seekable = self._timeline(mends.get(picture) if mends else None)
         self._check(timeline)
         self.warnings.update(summary.warnings)
         degraded = sum(self.warnings[name] for name in DAMAGE)
@@ -215,7 +216,7 @@ class _Scanner:
         return Timeline(pts, durations(pts, last, _nominal(head)), keys), not head.animation
 
     def _decoded_timeline(self, mend: Mend | None) -> Timeline:
-        """Decode everything once. Where pts are missing, the n-th frame gets the n-th dts (AVI)."""
+        """Decode everything once. Where most pts are missing, the n-th frame gets the n-th dts (AVI)."""
         self.warnings["timeline_by_decoding"] += 1
         ticks: list[int | None] = []
         keys: list[int] = []
@@ -230,8 +231,10 @@ class _Scanner:
                 ticks.append(frame.pts)
                 last = frame.duration or 0
         dts = [packet.dts for packet in self._packets]
-        if mend is None and None in ticks and len(dts) == len(ticks):
+        if mend is None and len(dts) == len(ticks) and ticks.count(None) > max(len(ticks) // 2, dts.count(None)):
             ticks = list(dts)
+        if None in ticks:
+            last = 0  # guessed from the times that are there
         step = max(_nominal(self._head), 1)
         pts = in_order(ticks, step, self.warnings)
         return Timeline(pts, durations(pts, last, step), keys)

@@ -10,7 +10,8 @@
    in another order, each moved by no more than a decoder may reorder (AVI knows decode times only), they are
    sorted.
 3. Else the longest rising series of times is believed; frames outside it (missing, equal, falling, out of
-   line) are spread evenly between their believed neighbours.
+   line) are spread evenly between their believed neighbours, and at the usual distance before the first
+   and after the last.
 
 Start offsets, edit lists, priming and the delay of B-frames are what they are: times are kept, never
 counted anew from zero. What is changed is counted: `clock_restarted`, `clock_wrapped`, `timestamp_outliers`,
@@ -59,7 +60,7 @@ def durations(pts: Sequence[int], last: int, nominal: int) -> list[int]:
 
 def in_order(ticks: Sequence[int | None], step: int, changed: Counter[str]) -> list[int]:
     """Rising times for frames in the order they are shown (parts 2 and 3 of the rule). `step`: ticks from
-    frame to frame, used where nothing else is known."""
+    frame to frame, used where no two times are believed."""
     known = [tick for tick in ticks if tick is not None]
     if len(known) == len(ticks) and all(a < b for a, b in pairwise(known)):
         return known
@@ -102,8 +103,10 @@ def _spread(ticks: Sequence[int | None], kept: list[int], step: int, changed: Co
     if not kept:
         return [place * step for place in range(len(ticks))]
     believed = [tick for place in kept if (tick := ticks[place]) is not None]
+    pairs = list(zip(pairwise(kept), pairwise(believed), strict=True))
+    step = max(median_low([(high - low) // (b - a) for (a, b), (low, high) in pairs] or [step]), 1)
     pts = [believed[0] - (kept[0] - place) * step for place in range(kept[0])]
-    for (a, b), (low, high) in zip(pairwise(kept), pairwise(believed), strict=True):
+    for (a, b), (low, high) in pairs:
         pts += [low + (high - low) * (place - a) // (b - a) for place in range(a, b)]
     pts += [believed[-1] + (place - kept[-1]) * step for place in range(kept[-1], len(ticks))]
     for place, (a, b) in enumerate(pairwise(pts), 1):
@@ -263,9 +266,13 @@ def _begin(clock: Clock, at: int, mend: Mend) -> Fraction | None:
 def _end(clock: Clock, mend: Mend, at: int) -> Fraction | None:
     """Seconds, shifted, at which what came before packet `at` ends."""
     near = range(max(mend.starts[-1], at - MOST_REORDERED), at)
-    ends = [
-        tick + mend.shift(number) + clock.duration[number]
+    shown = sorted(
+        (tick + mend.shift(number), clock.duration[number])
         for number in near
         if (tick := clock.pts[number]) != MISSING and number not in mend.outliers
-    ]
-    return max(ends) * clock.base if ends else None
+    )
+    if not shown:
+        return None
+    last, duration = shown[-1]
+    usual = median_low([b - a for (a, _), (b, _) in pairwise(shown)] or [0])
+    return (last + (duration or usual)) * clock.base

@@ -53,8 +53,8 @@ def test_without_any_time_the_nominal_rate_counts() -> None:
     assert order([None, None, None], step=40)[0] == [0, 40, 80]
 
 
-def test_times_before_the_first_and_after_the_last_known_are_a_step_apart() -> None:
-    assert order([None, 100, None, 140, None], step=40)[0] == [60, 100, 120, 140, 180]
+def test_times_before_the_first_and_after_the_last_known_are_the_usual_step_apart() -> None:
+    assert order([None, 100, None, 140, None], step=40)[0] == [80, 100, 120, 140, 160]
 
 
 @given(st.lists(st.none() | st.integers(-1000, 1000), min_size=1, max_size=60), st.integers(1, 50))
