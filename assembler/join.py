@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from schemas.checkpoint import FrameRange
 from schemas.errors import MalformedRecordError
-from schemas.frames import FrameBatch, StreamAbort, StreamEnd, StreamStart
+from schemas.frames import FrameBatch, RangeRef, StreamAbort, StreamEnd, StreamStart
 from schemas.record import Message, Record
 from schemas.swaps import SwapBatch
 
@@ -60,6 +61,12 @@ class StreamState:
     swaps: dict[int, Message[SwapBatch]] = field(default_factory=dict)
     first: dict[Side, int] = field(default_factory=dict)
     """Smallest offset of the stream's records on each side."""
+    range: RangeRef | None = None
+    """Replay: where the frames are; who owns the join brings them by `accept`."""
+    batches: tuple[int, int] | None = None
+    """Smallest and largest offset of its frame batches."""
+    written_ms: int = 0
+    """Kafka's time of the first of them."""
 
     @property
     def complete(self) -> bool:
@@ -74,6 +81,37 @@ class StreamState:
     @property
     def ready(self) -> bool:
         return self.next_seq in self.frames and self.next_seq in self.swaps
+
+    @property
+    def wanting(self) -> bool:
+        """The patches that come next are here, their frames are not."""
+        return self.next_seq in self.swaps and self.next_seq not in self.frames
+
+    def accept(self, batch: Message[FrameBatch]) -> None:
+        """Take in a batch of frames; the first of its number is kept."""
+        if batch.record.seq >= self.next_seq:
+            self.frames.setdefault(batch.record.seq, batch)
+
+    def note(self, offset: int, written_ms: int) -> None:
+        """A batch of frames lies at `offset` of the topic."""
+        low, high = self.batches or (offset, offset)
+        if self.batches is None:
+            self.written_ms = written_ms
+        self.batches = min(low, offset), max(high, offset)
+
+    def frame_range(self, topic: str) -> FrameRange | None:
+        """Where its batches lie, once it has ended; None for a replay, which has none of its own."""
+        if self.batches is None or self.end is None:
+            return None
+        return FrameRange(
+            topic=topic,
+            partition=self.partition,
+            first_offset=self.batches[0],
+            last_offset=self.batches[1],
+            count=self.end.count,
+            context=self.end.context,
+            written_ms=self.written_ms,
+        )
 
     def missing(self) -> str:
         """What the stream waits for, in words."""
@@ -143,8 +181,11 @@ class Join:
         """Bytes of frames held."""
         return sum(state.held for state in self._streams.values())
 
-    def add(self, side: Side, partition: int, offset: int, message: Message[Record]) -> None:
-        """Take in one record. Raises MalformedRecordError for a kind that has no place here."""
+    def add(
+        self, side: Side, partition: int, offset: int, message: Message[Record], written_ms: int = 0
+    ) -> None:
+        """Take in one record, written at that time (ms since 1970). Raises MalformedRecordError for a kind
+        that has no place here."""
         self._position[side, partition] = offset + 1
         record = message.record
         state = self._state(StreamKey(record.stream, record.epoch), record.job, partition)
@@ -152,8 +193,8 @@ class Join:
             return
         state.first.setdefault(side, offset)
         if isinstance(record, FrameBatch):
-            if record.seq >= state.next_seq:
-                state.frames.setdefault(record.seq, Message(record, message.body))
+            state.note(offset, written_ms)
+            state.accept(Message(record, message.body))
         elif isinstance(record, SwapBatch):
             if record.seq >= state.next_seq:
                 state.swaps.setdefault(record.seq, Message(record, message.body))
@@ -161,6 +202,8 @@ class Join:
             state.start = state.start or record
         elif isinstance(record, StreamEnd):
             state.end = state.end or record
+        elif isinstance(record, RangeRef):
+            state.range = state.range or record
         elif isinstance(record, StreamAbort):
             self._discarded.append(state.key)
             self.close(state.key)

@@ -16,7 +16,7 @@ from confluent_kafka import Message as KafkaMessage
 from prometheus_client import Counter, Gauge
 
 from assembler.finish import FinishService
-from assembler.join import Join, StreamKey, StreamState
+from assembler.join import Join, Side, StreamKey, StreamState
 from assembler.membership import PairedConsumer
 from assembler.scratch import open_scratch
 from assembler.segment import Cancelled, SegmentTask
@@ -24,11 +24,12 @@ from runtime.jobs import JobBoard
 from runtime.kafka import producer, transactional_producer
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
+from runtime.ranges import RangeReader
 from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
-from schemas.errors import BrokerError, FacestreamError, RecordError
+from schemas.errors import BrokerError, FacestreamError, FramesLostError, RecordError
 from schemas.events import Failed, Progress, Role
 from schemas.job import JobSpec, Lane
 from schemas.record import Record, decode, encode
@@ -82,6 +83,8 @@ class AssemblerService:
         self._topics = settings.topic_set
         self._tasks: dict[StreamKey, SegmentTask] = {}
         self._leaving: list[SegmentTask] = []
+        self._replays: dict[StreamKey, RangeReader] = {}
+        """Readers of the streams whose frames lie in the topic as another stream's."""
         self._waiting: dict[StreamKey, _Waiting] = {}
         self._next_report = self._next_offsets = self._rejoin_after = 0.0
         self._draining = self._started = False
@@ -122,7 +125,7 @@ class AssemblerService:
     def step(self, timeout: float) -> None:
         """One turn: read records, feed the encoders, commit what is done."""
         try:
-            self._read(min(timeout, BUSY_SECONDS) if self._tasks else timeout)
+            self._read(min(timeout, BUSY_SECONDS) if self._tasks or self._replays else timeout)
             self._feed()
             self._settle()
             self._commit_offsets()
@@ -149,7 +152,7 @@ class AssemblerService:
             return
         if self._finish is not None:
             self._finish.close()
-        self._drop_tasks(list(self._tasks))
+        self._drop_tasks([*self._tasks, *self._replays])
         self._consumer.close()
         _discard(self._outbox)
         for task in self._leaving:
@@ -173,7 +176,7 @@ class AssemblerService:
         """
         self._rejoin_after = self._clock() + REJOIN_SECONDS
         self.rejoined += 1
-        self._drop_tasks(list(self._tasks))
+        self._drop_tasks([*self._tasks, *self._replays])
         self._consumer.close()
         _discard(self._outbox)
         self._join = Join()
@@ -212,7 +215,8 @@ class AssemblerService:
         if partition not in self._consumer.assigned:
             return
         try:
-            self._join.add(side, partition, offset, decode(value if isinstance(value, bytes) else b""))
+            record = decode(value if isinstance(value, bytes) else b"")
+            self._join.add(side, partition, offset, record, message.timestamp()[1])
         except RecordError as error:
             self._join.skip(side, partition, offset)
             _log.error(
@@ -233,9 +237,24 @@ class AssemblerService:
     def _feed(self) -> None:
         for state in self._join:
             try:
+                self._fetch(state)
                 self._feed_stream(state)
-            except RecordError as error:
+            except (RecordError, FramesLostError) as error:
                 self._fail(state.key, state.job, error)
+
+    def _fetch(self, state: StreamState) -> None:
+        """Frames of a replay, once their patches are here: nothing waits in memory for a swapper."""
+        if state.range is None:
+            return
+        reader = self._replays.get(state.key)
+        if reader is None:
+            reader = RangeReader(self._settings.kafka, "assembler", state.range)
+            self._replays[state.key] = reader
+        while state.wanting and self._join.held <= self._settings.limits.assembler_bytes:
+            batch = reader.poll(0)
+            if batch is None:
+                return
+            state.accept(batch)
 
     def _feed_stream(self, state: StreamState) -> None:
         task = self._tasks.get(state.key)
@@ -285,6 +304,9 @@ class AssemblerService:
 
     def _finish_stream(self, key: StreamKey, checkpoint: Checkpoint) -> None:
         """The one step that makes a segment real: checkpoint and offsets in one transaction."""
+        state = self._join.get(key)
+        at = None if state is None else state.frame_range(self._consumer.topics[Side.FRAMES])
+        checkpoint = checkpoint.model_copy(update={"frames": at})
         self._close(key)
         offsets = self._consumer.offsets(self._join.committable())
         with self._outbox.transaction(offsets, self._consumer.group()):
@@ -328,6 +350,8 @@ class AssemblerService:
     def _drop_tasks(self, keys: list[StreamKey]) -> None:
         for key in keys:
             self._waiting.pop(key, None)
+            if (reader := self._replays.pop(key, None)) is not None:
+                reader.close()
             if (task := self._tasks.pop(key, None)) is not None:
                 task.cancel()
                 self._leaving.append(task)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assembler.join import Join, Side, StreamKey
 from schemas.errors import MalformedRecordError
 from schemas.events import Progress, Role
-from schemas.frames import FrameBatch, StreamAbort, StreamEnd, StreamStart, VideoFormat
+from schemas.frames import FrameBatch, RangeRef, StreamAbort, StreamEnd, StreamStart, VideoFormat
 from schemas.record import Message, Record
 from schemas.swaps import SwapBatch
 
@@ -275,3 +275,40 @@ def test_a_stream_says_what_it_waits_for() -> None:
     assert state.missing() == "frames and swaps at seq 0"
     log.frames(batch("j/0", 0, 1))
     assert state.missing() == "swaps at seq 0"
+
+
+def test_a_stream_knows_where_its_batches_lie() -> None:
+    join = Join()
+    key = StreamKey("j/0", 0)
+    join.add(Side.FRAMES, 3, 10, message(start("j/0")))
+    for offset, seq in ((11, 0), (14, 4), (15, 0)):
+        join.add(Side.FRAMES, 3, offset, message(batch("j/0", seq, 4)), 1000 + offset)
+    join.add(Side.FRAMES, 3, 17, message(end("j/0", 8)))
+    state = join.get(key)
+    assert state is not None
+    at = state.frame_range("f")
+    assert at is not None
+    assert (at.partition, at.first_offset, at.last_offset, at.count, at.written_ms) == (3, 11, 15, 8, 1011)
+
+
+def test_a_replay_wants_frames_only_once_their_patches_are_here() -> None:
+    join = Join()
+    ref = RangeRef(
+        job="j", stream="j/0", epoch=0, topic="f", partition=1, first_offset=5, last_offset=6, source="i/0",
+        source_epoch=2, start=0, end=9, count=8, context=0,
+    )  # fmt: skip
+    for offset, record in enumerate((start("j/0"), ref, end("j/0", 8))):
+        join.add(Side.FRAMES, 3, offset, message(record))
+    state = join.get(StreamKey("j/0", 0))
+    assert state is not None
+    assert state.range == ref
+    assert not state.wanting
+    join.add(Side.SWAPS, 3, 0, message(swaps("j/0", 0, 4)))
+    assert state.wanting
+    found = batch("j/0", 0, 4)
+    state.accept(Message(found, memoryview(bytes(16))))
+    pair = state.take()
+    assert pair is not None
+    assert pair.frames.record == found
+    assert not state.wanting
+    assert state.frame_range("f") is None, "its frames are another's"
