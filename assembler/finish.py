@@ -28,6 +28,7 @@ from runtime.sides import SidesReader
 from runtime.store import Store
 from schemas.errors import BrokerError, FacestreamError, MalformedRecordError, OutputError, RecordError
 from schemas.events import Failed, Finished, Role
+from schemas.objects import finish_object
 from schemas.orders import FinishOrder
 from schemas.plan import Plan
 from schemas.record import decode, encode
@@ -184,6 +185,7 @@ class FinishService:
     def _attempt(self, order: FinishOrder) -> Finished | Failed:
         try:
             event = finish(order, self._store)
+            self._store.put(finish_object(order.job), encode(order).tobytes())  # for a replay
         except FacestreamError as error:
             _log.error("finish_failed", job=order.job, reason=str(error))
             reason, code = str(error), error.exit_code
