@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,7 @@ from confluent_kafka import Message as KafkaMessage
 from assembler import holds
 from assembler.animate import encode_pictures
 from assembler.mux import Muxed, Part, mux
-from assembler.publish import published
+from assembler.publish import hidden_name, published
 from runtime.cluster import configure_group
 from runtime.jobs import JobBoard
 from runtime.kafka import consumer, producer, translated
@@ -28,7 +29,7 @@ from runtime.sides import SidesReader
 from runtime.store import Store
 from schemas.errors import BrokerError, FacestreamError, MalformedRecordError, OutputError, RecordError
 from schemas.events import Failed, Finished, Role
-from schemas.objects import finish_object
+from schemas.objects import published_object
 from schemas.orders import FinishOrder
 from schemas.plan import Plan
 from schemas.record import decode, encode
@@ -36,10 +37,18 @@ from schemas.record import decode, encode
 _log = structlog.get_logger("finish")
 POLL_SECONDS = 0.2
 JOIN_SECONDS = 60.0
+TRIES = 3
+TRY_SECONDS = 2.0
+"""Pause before a finish that failed is tried again, where that may help: the store does not answer."""
 
 
-def finish(order: FinishOrder, store: Store) -> Finished:
-    """Carry out an order; doing it again gives the same file.
+class _Cancelled(Exception):
+    """The user no longer wants the result, and it is not in place."""
+
+
+def finish(order: FinishOrder, store: Store, wanted: Callable[[], bool] = lambda: True) -> Finished:
+    """Carry out an order; doing it again gives the same file. `wanted` is asked before the result is put in
+    place; it says whether it shall be.
 
     Raises OutputError where the result cannot be written, EncoderError where the segments do not fit
     together, StoreError where one is missing.
@@ -54,6 +63,8 @@ def finish(order: FinishOrder, store: Store) -> Finished:
             sides = stack.enter_context(SidesReader(file))
         hidden = stack.enter_context(published(target, order.job, order.spec.overwrite))
         result = _join(hidden, order, plan, parts, sides)
+        if not wanted():
+            raise _Cancelled
     warnings = Counter(result.warnings)
     for checkpoint in order.segments:
         warnings.update(checkpoint.warnings)
@@ -177,25 +188,45 @@ class FinishService:
         job = self._board.record(order.job)
         if job is not None and job.state.ended:
             _log.info("order_of_ended_job", job=order.job)
+            with suppress(OSError):
+                hidden_name(Path(order.spec.output), order.job).unlink(missing_ok=True)
             return
         event = self._wait(self._pool.submit(self._attempt, order))
         self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
         self._outbox.flush()
 
     def _attempt(self, order: FinishOrder) -> Finished | Failed:
-        try:
-            event = finish(order, self._store)
-            self._store.put(finish_object(order.job), encode(order).tobytes())  # for a replay
-        except FacestreamError as error:
-            _log.error("finish_failed", job=order.job, reason=str(error))
-            reason, code = str(error), error.exit_code
-        except Exception as error:
-            _log.exception("finish_crashed", job=order.job)
-            reason, code = f"finish: {type(error).__name__}: {error}", 1
-        else:
-            _log.info("finished", job=order.job, output=event.output, frames=event.frames)
-            return event
+        for left in reversed(range(TRIES)):
+            try:
+                event = finish(order, self._store, lambda: self._wanted(order.job))
+            except _Cancelled:
+                _log.info("finish_cancelled", job=order.job)
+                reason, code = "cancelled", 1
+            except FacestreamError as error:
+                _log.error("finish_failed", job=order.job, reason=str(error))
+                reason, code = str(error), error.exit_code
+                if error.retryable and left and not self._stop.wait(TRY_SECONDS):
+                    continue
+            except Exception as error:
+                _log.exception("finish_crashed", job=order.job)
+                reason, code = f"finish: {type(error).__name__}: {error}", 1
+            else:
+                _log.info("finished", job=order.job, output=event.output, frames=event.frames)
+                return event
+            break
         return Failed(job=order.job, role=Role.ASSEMBLER, reason=reason, exit_code=code)
+
+    def _wanted(self, job: str) -> bool:
+        """The last word on a job that is being cancelled. Once this said yes it always does: the result may
+        be in place already when the order is carried out again."""
+        name = published_object(job)
+        if self._store.exists(name):
+            return True
+        record = self._board.record(job)
+        if record is not None and (record.cancelling or record.state.ended):
+            return False
+        self._store.put(name, b"")
+        return True
 
     def _wait(self, future: Future[Finished | Failed]) -> Finished | Failed:
         """Go on polling, with all partitions paused, until the join is done."""

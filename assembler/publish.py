@@ -17,6 +17,11 @@ from schemas.errors import OutputError
 LOCK_SECONDS = 60.0
 
 
+def hidden_name(target: Path, owner: str) -> Path:
+    """Where `owner` writes what becomes `target`."""
+    return target.with_name(f".{target.name}.{owner}.part")
+
+
 @contextmanager
 def published(target: Path, owner: str, overwrite: bool = True) -> Iterator[Path]:
     """A hidden name beside `target` to write to; renamed over it at the end, removed after an error.
@@ -29,7 +34,7 @@ def published(target: Path, owner: str, overwrite: bool = True) -> Iterator[Path
         raise OutputError(f"output {target} is a directory")
     if not target.parent.is_dir():
         raise OutputError(f"output folder {target.parent} does not exist")
-    hidden = target.with_name(f".{target.name}.{owner}.part")
+    hidden = hidden_name(target, owner)
     try:
         with _locked(hidden):
             try:

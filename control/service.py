@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import cast
 
@@ -18,7 +19,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from prometheus_client import Gauge
 
+from control.failures import FailedList
+from control.presence import Presence
+from control.runs import Swept
 from control.scheduler import Limits, Scheduler, Write
+from control.sweep import Sweeper
 from runtime.cluster import ensure_topics
 from runtime.kafka import consumer, transactional_producer, translated
 from runtime.metrics import REGISTRY
@@ -28,8 +33,21 @@ from runtime.store import Store
 from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
 from schemas.errors import FacestreamError, MalformedRecordError, RecordError
-from schemas.events import Alive, Cancel, Failed, Finished, Planned, Role, Warned
-from schemas.job import JobRecord, JobState
+from schemas.events import (
+    STREAM_WAITS,
+    Alive,
+    Cancel,
+    Failed,
+    Finished,
+    Pause,
+    Planned,
+    Redrive,
+    Resume,
+    Role,
+    Warned,
+)
+from schemas.job import JobRecord, JobState, split_stream
+from schemas.objects import published_object
 from schemas.plan import Plan
 from schemas.record import Record, decode, encode
 from schemas.segments import SegmentRecord
@@ -38,7 +56,6 @@ _log = structlog.get_logger("control")
 _IN_FLIGHT = Gauge("facestream_control_in_flight", "Released, not encoded yet", ["unit"], registry=REGISTRY)
 _JOBS = Gauge("facestream_control_jobs", "Jobs that have not ended", ["state"], registry=REGISTRY)
 _TURN_RECORDS = 500
-_WORKER_GONE_SECONDS = 10.0
 
 
 class ControlService:
@@ -50,18 +67,22 @@ class ControlService:
         self._settings = settings
         self._topics = settings.topic_set
         self._clock = clock
-        self._workers: dict[str, tuple[Role, float]] = {}
+        self._presence = Presence(clock)
+        self._failures = FailedList(settings.data)
         self._outbox: TransactionalOutbox
         self._opened = ExitStack()
         """What `close` lets go of, however far `start` came."""
         self._active = False
         self._rebuild = False
-        self._ended: list[str] = []
+        self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="cleaner")
+        self._sweeping: Future[Swept] | None = None
+        self._next_sweep = 0.0
 
     def start(self) -> None:
         """Create what is missing on the cluster and join the group of schedulers."""
         ensure_topics(self._settings)
         self._store = Store.of(self._settings)
+        self._sweeper = Sweeper(self._settings, self._store)
         self._scheduler = self._new_scheduler()
         self._consumer: Consumer = consumer(
             self._settings.kafka,
@@ -92,15 +113,16 @@ class ControlService:
                 writes += self._happened(message)
         self._scheduler.limits = self._limits()
         writes += self._scheduler.release()
+        writes += self._absences() + self._sweep()
         if writes or messages:
             self._commit(writes)
-        self._clean()
         self._measure()
 
     def drain(self, deadline: float) -> None:
         """Nothing to finish: every turn ends committed."""
 
     def close(self) -> None:
+        self._cleaner.shutdown(cancel_futures=True)
         self._opened.close()
         if self._active:
             self._outbox.close()
@@ -120,29 +142,52 @@ class ControlService:
             return self._scheduler.failed(Failed(job=record.job, role=Role.CONTROL, reason=str(error)))
 
     def _decide(self, record: Record) -> list[Write]:
+        scheduler = self._scheduler
         match record:
             case JobRecord():
-                return self._scheduler.submitted(record)
+                return scheduler.submitted(record)
             case Planned():
-                return self._scheduler.planned(record, self._plan(record.plan))
+                return scheduler.planned(record, self._plan(record.plan))
             case Checkpoint():
-                return self._scheduler.checkpointed(record)
+                return scheduler.checkpointed(record)
             case Finished():
                 _log.info("job_done", job=record.job, output=record.output, frames=record.frames)
-                self._ended.append(record.job)
-                return self._scheduler.finished(record)
+                return scheduler.finished(record)
             case Failed():
-                _log.error("job_failed", job=record.job, role=record.role, reason=record.reason)
-                self._ended.append(record.job)
-                return self._scheduler.failed(record)
-            case Cancel():
-                self._ended.append(record.job)
-                return self._scheduler.cancelled(record.job)
+                _log.error(
+                    "failed", job=record.job, stream=record.stream, epoch=record.epoch, role=record.role,
+                    reason=record.reason, retryable=record.retryable,
+                )  # fmt: skip
+                return scheduler.failed(record)
             case Warned():
-                return self._scheduler.warned(record)
+                stuck = record.name == STREAM_WAITS and self._presence.everybody()
+                return scheduler.warned(record) + (scheduler.stuck(record) if stuck else [])
+            case Cancel():
+                return scheduler.cancelled(record.job)
+            case Pause() | Resume():
+                return scheduler.paused(record.job, isinstance(record, Pause))
+            case Redrive():
+                return self._redrive(record.stream)
             case Alive():
-                self._workers[record.worker] = (record.role, self._clock())
+                self._presence.heard(record)
         return []
+
+    def _redrive(self, stream: str) -> list[Write]:
+        """Have a segment run again, of a job that runs or ended."""
+        job = split_stream(stream)[0]
+        ended = self._scheduler.ended.get(job)
+        if ended is None:
+            return self._scheduler.redriven(stream)
+        if not ended.plan:
+            return []
+        plan = self._plan(ended.plan)
+        segments = [r for r in self._table(self._topics.segments) if isinstance(r, SegmentRecord)]
+        found = [r for r in self._table(self._topics.checkpoints) if isinstance(r, Checkpoint)]
+        made = [c for c in found if c.job == job]
+        gone = {c.stream for c in made if c.stream == stream or not self._store.exists(c.object)}
+        self._store.delete(published_object(job))
+        of = [s for s in segments if s.job == job]
+        return self._scheduler.reopened(ended, plan, of, made, gone)
 
     def _plan(self, name: str) -> Plan:
         record = decode(self._store.get(name)).record
@@ -152,12 +197,18 @@ class ControlService:
 
     def _limits(self) -> Limits:
         """In flight may be a few segments for each live swapper, below the settings' bounds."""
-        oldest = self._clock() - _WORKER_GONE_SECONDS
-        self._workers = {w: (role, at) for w, (role, at) in self._workers.items() if at >= oldest}
-        swappers = sum(role is Role.SWAPPER for role, _ in self._workers.values())
         limits = self._settings.limits
-        wanted = limits.segments_per_swapper * max(swappers, 1) + 1
-        return Limits(min(wanted, limits.segments_in_flight), limits.bytes_in_flight)
+        wanted = limits.segments_per_swapper * max(self._presence.count(Role.SWAPPER), 1) + 1
+        return Limits(min(wanted, limits.segments_in_flight), limits.bytes_in_flight, limits.releases)
+
+    def _absences(self) -> list[Write]:
+        """Warnings for jobs that wait for a role of which nobody lives."""
+        writes: list[Write] = []
+        for role, job in self._presence.missed(self._scheduler.needs()):
+            _log.warning(f"no_{role}", job=job)
+            event = Warned(job=job, role=Role.CONTROL, name=f"no_{role}")
+            writes.append(Write(self._topics.events, job, event))
+        return writes
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -169,15 +220,27 @@ class ControlService:
                 value = None if write.record is None else encode(write.record)
                 self._outbox.send(write.topic, value, key=write.key, partition=write.partition)
 
-    def _clean(self) -> None:
-        """Encoded segments of jobs that ended are of no use to anybody."""
-        for job in self._ended:
-            try:
-                for name in self._store.list(f"segments/{job}"):
-                    self._store.delete(name)
-            except FacestreamError as error:
-                _log.warning("cleaning_failed", job=job, reason=str(error))
-        self._ended.clear()
+        ended = [w.record for w in writes if isinstance(w.record, JobRecord) and w.record.state.ended]
+        self._failures.add(ended)
+        for record in ended:
+            self._cleaner.submit(self._sweeper.clean, record)
+
+    def _sweep(self) -> list[Write]:
+        """Now and then look for what can go; returns what is to be written about the last look."""
+        if self._sweeping is None:
+            if self._clock() >= self._next_sweep:
+                self._next_sweep = self._clock() + self._settings.keep.sweep_seconds
+                self._sweeping = self._cleaner.submit(self._sweeper.sweep, self._scheduler.records)
+            return []
+        if not self._sweeping.done():
+            return []
+        sweeping, self._sweeping = self._sweeping, None
+        try:
+            swept = sweeping.result()
+        except (FacestreamError, CancelledError) as error:
+            _log.warning("sweep_failed", reason=str(error))
+            return []
+        return self._scheduler.forget(swept)
 
     def _measure(self) -> None:
         segments, size = self._scheduler.in_flight
@@ -220,6 +283,9 @@ class ControlService:
             writes += self._scheduler.failed(event)
         self._active = True
         self._commit(writes)
+        self._presence = Presence(self._clock)
+        self._next_sweep = 0.0
+        self._failures.add(self._scheduler.ended.values())
         _log.info("in_charge", jobs=len(jobs), running=len(self._scheduler.jobs))
 
     def _plans(self, jobs: list[JobRecord]) -> tuple[dict[str, Plan], list[Failed]]:

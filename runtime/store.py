@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -107,6 +108,30 @@ class Store:
         with self._named("list", prefix or "."):
             batches = obstore.list(self._store, prefix or None)
             return sorted(str(entry["path"]) for batch in batches for entry in batch)
+
+    def modified(self, prefix: str) -> dict[str, float]:
+        """When each object below a folder was written: seconds since 1970."""
+        with self._named("list", prefix):
+            batches = obstore.list(self._store, prefix)
+            return {str(e["path"]): e["last_modified"].timestamp() for batch in batches for e in batch}
+
+    def remove(self, name: str) -> None:
+        """Remove an object, or a folder with everything below it; nothing happens if there is none."""
+        if self._root is None:
+            for below in [name, *self.list(name)]:
+                self.delete(below)
+            return
+        with self._named("remove", name):
+            path = self._root / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            for folder in path.parents:
+                if self._root in (folder, folder.parent) or any(folder.iterdir()):
+                    break
+                with suppress(OSError):  # somebody may just write there
+                    folder.rmdir()
 
     @contextmanager
     def _named(self, doing: str, name: str) -> Iterator[None]:

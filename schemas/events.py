@@ -36,6 +36,10 @@ class Progress(Record):
     frames: int
 
 
+STREAM_WAITS = "stream_waits"
+"""Name of the warning, of a stream, that the patches it waits for do not come."""
+
+
 @register
 class Warned(Record):
     """Something was not as it should be, but work goes on."""

@@ -16,3 +16,8 @@ def sides_object(job: str) -> str:
 def finish_object(job: str) -> str:
     """What a finished job was joined from, a `FinishOrder` record: a replay starts from it."""
     return f"jobs/{job}/finish"
+
+
+def published_object(job: str) -> str:
+    """There once the result of a job may be in place: from then on it cannot be cancelled any more."""
+    return f"jobs/{job}/published"

@@ -7,66 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control.scheduler import Limits, Scheduler, Write
-from schemas.checkpoint import Checkpoint
-from schemas.events import Failed, Finished, Planned, Role
-from schemas.frames import StreamAbort, VideoFormat
-from schemas.job import JobRecord, JobSpec, JobState
+from schemas.events import Failed, Finished, Role
+from schemas.frames import StreamAbort
+from schemas.job import JobRecord, JobState
 from schemas.orders import DecodeOrder, FinishOrder, PlanOrder
-from schemas.plan import Plan, Segment
 from schemas.segments import SegmentRecord, SegmentState
-from schemas.topics import TopicSet
+from tests.support.schedule import TOPICS, checkpoint, job, orders, plan, segments_of, start
 
 pytestmark = pytest.mark.unit
-TOPICS = TopicSet("t.")
-FORMAT = VideoFormat(width=64, height=48, pixel_format="yuv420p")
-
-
-def job(name: str, priority: int = 0) -> JobRecord:
-    return JobRecord(job=name, spec=JobSpec(job=name, input="in.mp4", output="out.mp4", priority=priority))
-
-
-def plan(name: str, segments: int, size: int = 100, run: int = 1) -> Plan:
-    return Plan(
-        job=name,
-        format=FORMAT,
-        time_base=(1, 30),
-        seekable=True,
-        pts=list(range(segments)),
-        duration=[1] * segments,
-        keys=list(range(segments)),
-        segments=[
-            Segment(index=i, first=i, frames=1, context=0, start=i, end=i + 1, bytes=size)
-            for i in range(segments)
-        ],
-        orders=[list(range(i, min(i + run, segments))) for i in range(0, segments, run)],
-    )
-
-
-def start(scheduler: Scheduler, record: JobRecord, of: Plan) -> list[Write]:
-    name = record.job
-    writes = scheduler.submitted(record)
-    event = Planned(job=name, plan=f"jobs/{name}/plan", frames=1, segments=len(of.segments))
-    return writes + scheduler.planned(event, of)
-
-
-def checkpoint(name: str, segment: int) -> Checkpoint:
-    return Checkpoint(
-        job=name,
-        stream=f"{name}/{segment}",
-        epoch=1,
-        segment=segment,
-        object="o",
-        time_base=(1, 30),
-        pts=[segment],
-        end=segment + 1,
-        reorder=0,
-        bytes=1,
-        encoder="x",
-    )
-
-
-def orders(writes: list[Write]) -> list[DecodeOrder]:
-    return [w.record for w in writes if isinstance(w.record, DecodeOrder)]
 
 
 def test_a_new_job_is_planned_first() -> None:
@@ -97,10 +45,33 @@ def test_releases_stay_within_the_limit_of_bytes() -> None:
     assert len(orders(scheduler.release())) == 2
 
 
-def test_an_order_larger_than_the_limit_is_released_alone() -> None:
+def test_an_order_larger_than_the_limits_is_released_in_parts() -> None:
+    scheduler = Scheduler(TOPICS, 4, Limits(segments=4))
+    start(scheduler, job("a"), plan("a", 9, run=9))
+    first = scheduler.release()
+    assert segments_of(first) == [[0, 1, 2, 3]]
+    scheduler.checkpointed(checkpoint("a", 0))
+    scheduler.checkpointed(checkpoint("a", 1))
+    second = scheduler.release()
+    assert segments_of(second) == [[4, 5]]
+    keys = {w.key for w in first + second if isinstance(w.record, DecodeOrder)}
+    assert keys == {"a/0"}, "the worker that holds the decoder gets all parts"
+
+
+def test_an_order_within_the_limits_is_not_split() -> None:
+    scheduler = Scheduler(TOPICS, 4, Limits(segments=4))
+    start(scheduler, job("a"), plan("a", 9, run=3))
+    assert segments_of(scheduler.release()) == [[0, 1, 2]]
+    scheduler.checkpointed(checkpoint("a", 0))
+    assert scheduler.release() == []
+    scheduler.checkpointed(checkpoint("a", 1))
+    assert segments_of(scheduler.release()) == [[3, 4, 5]]
+
+
+def test_a_segment_larger_than_the_limit_is_released_when_nothing_else_is_in_flight() -> None:
     scheduler = Scheduler(TOPICS, 4, Limits(segments=2, bytes=50))
     start(scheduler, job("a"), plan("a", 9, size=100, run=3))
-    assert [len(o.releases) for o in orders(scheduler.release())] == [3]
+    assert segments_of(scheduler.release()) == [[0]]
     assert scheduler.release() == []
 
 
@@ -145,10 +116,9 @@ def test_a_finished_job_leaves_tombstones_and_its_warnings() -> None:
     assert isinstance(record, JobRecord)
     assert record.state is JobState.DONE
     assert record.warnings == {"w": 2}
-    assert {(w.topic, w.key) for w in writes if w.record is None} == {
-        ("t.segments", "a/0"),
-        ("t.checkpoints", "a/0"),
-    }
+    assert record.ended_ns > 0
+    gone = {(w.topic, w.key) for w in writes if w.record is None}
+    assert gone == {("t.segments", "a/0")}, "a replay needs the checkpoints"
     assert scheduler.jobs == {}
 
 
@@ -157,7 +127,7 @@ def test_a_failure_aborts_what_is_in_flight_and_frees_its_room() -> None:
     start(scheduler, job("a"), plan("a", 5))
     start(scheduler, job("b"), plan("b", 5))
     scheduler.release()
-    writes = scheduler.failed(Failed(job="a", role=Role.INGEST, reason="broken"))
+    writes = scheduler.failed(Failed(job="a", stream="a/0", epoch=1, role=Role.INGEST, reason="broken"))
     aborts = [w for w in writes if isinstance(w.record, StreamAbort)]
     assert {w.topic for w in aborts} == {"t.frames.batch", "t.swaps.batch"}
     assert all(w.partition >= 0 for w in aborts)
