@@ -66,6 +66,11 @@ def check_paths(target: Path, output: Path) -> None:
         raise UsageError(f"target {target} {what}")
     if not os.access(target, os.R_OK):
         raise UsageError(f"target {target} cannot be read")
+    check_output(output, target)
+
+
+def check_output(output: Path, target: Path) -> None:
+    """Raises UsageError if the output could not be written, or is the target."""
     if output.is_dir():
         raise UsageError(f"output {output} is a folder")
     folder = output.absolute().parent

@@ -21,6 +21,8 @@ _COMMANDS = {
     "up": "control.cli.up",
     "submit": "control.cli.submit",
     "status": "control.cli.status",
+    "replay": "control.cli.replay",
+    "topics": "control.cli.topics",
     "worker": "control.cli.worker",
     "models": "control.cli.models",
     "doctor": "control.cli.doctor",

@@ -52,7 +52,7 @@ def command(
         display.say("starting")
         with local.attach_or_run(settings, swappers) as here:
             if here.supervisor is not None:
-                _give_up_left_over(here.settings)
+                give_up_left_over(here.settings)
             name = admission.store_face(Store.of(here.settings), face) if face else ""
             spec = make_job(settings, engine, job, name, options)
             return follow(here, spec, display)
@@ -99,9 +99,9 @@ def _cancel(here: local.Local, job: str, watcher: Watcher) -> None:
         pass
 
 
-def _give_up_left_over(settings: Settings) -> None:
-    """Jobs of earlier calls of `swap` that were killed."""
+def give_up_left_over(settings: Settings) -> None:
+    """Jobs of earlier calls of `swap` and `replay` that were killed."""
     with JobBoard(settings, "swap") as board:
         for record in board.records():
-            if not record.state.ended and record.job.startswith(_PREFIX + "-"):
+            if not record.state.ended and record.job.startswith(("swap-", "replay-")):
                 admission.cancel(settings, record.job)
