@@ -24,8 +24,8 @@ from runtime.payload import PayloadEncoder, check_record_size
 from runtime.ranges import Retained
 from runtime.settings import Settings
 from runtime.store import Store
-from schemas.containers import check_picture
-from schemas.errors import MalformedRecordError
+from schemas.containers import CONTAINERS, check_picture
+from schemas.errors import InputError, MalformedRecordError
 from schemas.events import Planned, Role, Warned
 from schemas.job import JobSpec
 from schemas.objects import finish_object, plan_object, sides_object
@@ -84,6 +84,13 @@ class Worker:
             self._store.copy(old.sides, sides)
         with Retained(self._settings.kafka, "ingest") as retained:
             plan = replay_plan(old, finish, spec, sides, retained)
+        if plan.format.rotation and not CONTAINERS[spec.container].rotation:
+            fit = ", ".join(f".{name}" for name, c in CONTAINERS.items() if c.rotation)
+            raise InputError(
+                f"the frames of job {spec.replay} lie turned by {plan.format.rotation} degrees, and "
+                f".{spec.container} cannot say so: use {fit}"
+            )
+        check_picture(spec, plan.format, len(plan.pts))
         if plan.warnings.get(DECODED_AGAIN):
             with open_input(spec.input, self._settings.input):
                 pass  # refused now, not half-way
