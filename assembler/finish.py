@@ -27,7 +27,14 @@ from runtime.outbox import Outbox
 from runtime.settings import Settings
 from runtime.sides import SidesReader
 from runtime.store import Store
-from schemas.errors import BrokerError, FacestreamError, MalformedRecordError, OutputError, RecordError
+from schemas.errors import (
+    BrokerError,
+    FacestreamError,
+    InputError,
+    MalformedRecordError,
+    OutputError,
+    RecordError,
+)
 from schemas.events import Failed, Finished, Role
 from schemas.objects import published_object
 from schemas.orders import FinishOrder
@@ -56,7 +63,9 @@ def finish(order: FinishOrder, store: Store, wanted: Callable[[], bool] = lambda
     plan = load_plan(store, order.plan)
     target = Path(order.spec.output)
     with ExitStack() as stack:
-        parts = [Part(c, stack.enter_context(store.local(c.object))) for c in order.segments]
+        parts = [Part(c, stack.enter_context(store.local(c.object))) for c in order.segments if c.pts]
+        if not parts:
+            raise InputError(f"input {order.spec.input}: not one of its frames could be decoded")
         sides = None
         if plan.sides:
             file = stack.enter_context(stack.enter_context(store.local(plan.sides)).open("rb"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from assembler.encode import Picture, Plane, SegmentEncoder
+from assembler.encode import EncodedSegment, Picture, Plane, SegmentEncoder
 from assembler.encoders import Target, cap_of
 from assembler.join import Pair, StreamKey
 from assembler.paste import blur, paste
@@ -30,6 +30,7 @@ from schemas.swaps import Failure, FailurePolicy, Patch, SwapFlag
 _log = structlog.get_logger("assembler")
 STORE_TRIES = 3
 STORE_PAUSE_SECONDS = 1.0
+_NOTHING = EncodedSegment(pts=[], reorder=0, bytes=0, encoder="", warnings={})
 
 
 class Cancelled(Exception):
@@ -136,7 +137,10 @@ class SegmentTask:
             last_end = start.end
             while not isinstance(item := self._next(), StreamEnd):
                 last_end = self._encode(encoder, item)
-            done = encoder.finish(last_end)
+            done = encoder.finish(last_end) if self.tally.encoded else _NOTHING
+        if not done.pts:  # of a damaged input: not one frame of the segment could be decoded
+            self._path.touch()
+            last_end = item.end
         name = f"segments/{self.key.stream}/{self.key.epoch}/{self._path.name[:12]}.{encoder.suffix}"
         self._keep(name)
         return Checkpoint(
@@ -147,7 +151,7 @@ class SegmentTask:
             object=name,
             time_base=start.time_base,
             pts=done.pts,
-            end=item.end if item.end > done.pts[-1] else last_end,
+            end=item.end if done.pts and item.end > done.pts[-1] else last_end,
             reorder=done.reorder,
             bytes=done.bytes,
             encoder=done.encoder,

@@ -24,6 +24,8 @@ from schemas.record import Record, encode
 START_SECONDS = 60.0
 """Time limit for the brokers to take a StreamStart."""
 PROGRESS_SECONDS = 1.0
+DAMAGE = ("decode_errors", "read_errors", "frames_corrupt", "frames_missing")
+"""Warnings of a decoding that mark the job as degraded. `frames_corrupt` were concealed by the decoder."""
 
 
 class FrameRun:
@@ -61,6 +63,8 @@ class Delivery:
 
     def __init__(self) -> None:
         self.outstanding = 0
+        self.whole: set[int] = set()
+        """Segments of which everything was sent."""
 
     def track(self, then: OnDelivery | None = None) -> OnDelivery:
         """The callback for one more record; it calls `then`."""
@@ -112,6 +116,7 @@ class StreamSender:
         before = Counter(warnings)
         packer = self._packer(stream, self._start(segment, stream, release.partition))
         sent, context, end = 0, 0, segment.start
+        corrupt = 0
         progress = _Progress(self._report, stream)
         for decoded in run.of(segment):
             ordinal = decoded.ordinal
@@ -121,6 +126,7 @@ class StreamSender:
             record = packer.add(decoded.frame, ordinal, pts, duration, flags)
             context += is_context
             sent += not is_context
+            corrupt += decoded.corrupt and not is_context
             end = pts + duration
             if record is not None:
                 self._frames(record, stream, release.partition)
@@ -129,10 +135,11 @@ class StreamSender:
         record = packer.flush()
         if record is not None:
             self._frames(record, stream, release.partition)
+        self.missing += segment.frames - sent
         new = warnings - before
-        if sent < segment.frames:
-            new["frames_missing"] += segment.frames - sent
-            self.missing += segment.frames - sent
+        new["frames_missing"] += segment.frames - sent
+        new["frames_corrupt"] += corrupt
+        new["degraded"] += sum(new[name] for name in DAMAGE)
         self._both(
             StreamEnd(
                 job=self._order.job,
@@ -141,7 +148,7 @@ class StreamSender:
                 count=packer.count,
                 context=context,
                 end=end,
-                warnings=dict(new),
+                warnings=dict(+new),
             ),
             stream,
             release.partition,
