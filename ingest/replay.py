@@ -71,6 +71,20 @@ def replay_plan(
     )
 
 
+def gone(plan: Plan) -> str:
+    """The spans of a replay that have left Kafka, in words."""
+    spans: list[tuple[int, int]] = []
+    for segment, ref in zip(plan.segments, plan.ranges, strict=True):
+        if ref is not None:
+            continue
+        if spans and spans[-1][1] == segment.start:
+            spans[-1] = spans[-1][0], segment.end
+        else:
+            spans.append((segment.start, segment.end))
+    base = Fraction(*plan.time_base)
+    return ", ".join(f"{_seconds(start, base)} to {_seconds(end, base)}" for start, end in spans)
+
+
 def _cut(old: Plan, spec: JobSpec) -> _Cut:
     base, begin = Fraction(*old.time_base), old.pts[0]
     shown = old.pts[-1] + old.duration[-1]

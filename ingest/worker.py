@@ -16,7 +16,7 @@ from ingest.open import open_input
 from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
 from ingest.recast import formats
-from ingest.replay import DECODED_AGAIN, replay_plan
+from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
 from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
@@ -92,9 +92,16 @@ class Worker:
             )
         check_picture(spec, plan.format, len(plan.pts))
         if plan.warnings.get(DECODED_AGAIN):
-            with open_input(spec.input, self._settings.input):
-                pass  # refused now, not half-way
+            self._check_input(spec, plan)
         return plan
+
+    def _check_input(self, spec: JobSpec, plan: Plan) -> None:
+        """What has to be decoded again is refused now, not half-way."""
+        try:
+            with open_input(spec.input, self._settings.input):
+                pass
+        except InputError as error:
+            raise InputError(f"{gone(plan)} have left Kafka, and {error}") from error
 
     def _check(self, plan: Plan, spec: JobSpec) -> None:
         check_record_size(plan.format, self._settings.kafka.record_limit)
@@ -113,6 +120,7 @@ class Worker:
         try:
             for release in releases:
                 sender.send(release, run, warnings)
+                delivery.whole.add(release.segment)
         except BaseException:
             self.close()  # the decoder may stand anywhere
             raise

@@ -47,9 +47,17 @@ class Cluster:
 
     def run(self, *specs: JobSpec, seconds: float = 120.0) -> list[Status]:
         """Submit the jobs at once and wait until all have ended."""
+        return self.wait(*self.submit(*specs), seconds=seconds)
+
+    def submit(self, *specs: JobSpec) -> list[Watcher]:
+        """Submit the jobs at once; what comes back is for `wait`."""
         watchers = [Watcher(self.settings, spec.job) for spec in specs]
         for spec in specs:
             admission.submit(self.settings, spec)
+        return watchers
+
+    def wait(self, *watchers: Watcher, seconds: float = 120.0) -> list[Status]:
+        """Wait until the jobs have ended."""
         for watcher in watchers:
             eventually("the job's end", lambda w=watcher: self._ended(w), seconds)  # type: ignore[misc]
             watcher.close()
