@@ -4,7 +4,8 @@ An order is committed when the brokers have all its records; one that was under 
 died runs again, under the same epoch, and readers drop what they have seen. A worker thread does the
 work, while the thread that owns the consumer keeps its membership by polling on: a few orders are held
 in waiting (pausing partitions at each order costs up to a second until they flow again). The next order
-is begun while the last records of the one before are still on their way.
+is begun while the last records of the one before are still on their way. An order whose job ends is left
+in the middle. One that fails for a reason that may pass is told as such: control releases it again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import cast
@@ -28,7 +30,7 @@ from runtime.kafka import consumer, producer, translated
 from runtime.outbox import Outbox
 from runtime.settings import Settings
 from runtime.store import Store
-from schemas.errors import BrokerError, FacestreamError, RecordError
+from schemas.errors import BrokerError, FacestreamError, InputError, RecordError
 from schemas.events import Failed, Role
 from schemas.job import stream_id
 from schemas.orders import DecodeOrder, PlanOrder
@@ -38,8 +40,9 @@ _log = structlog.get_logger("ingest")
 _DELIVERY_SECONDS = 0.02
 """How long to look for delivery reports, or for another order, before looking for the other."""
 _HELD_ORDERS = 64
-_TRIES = 3
-"""Of an order that failed for a reason that may pass, such as an object store that does not answer."""
+PAUSES = (1.0, 5.0)
+"""Seconds before an order is tried again here that failed for a reason that may pass, such as an object store
+that does not answer."""
 
 
 class _Abandoned(BaseException):
@@ -52,9 +55,12 @@ class _Work:
 
     at: TopicPartition
     """Where it lies in the topic."""
+    job: str = ""
     cancel: threading.Event = field(default_factory=threading.Event)
     delivery: Delivery = field(default_factory=Delivery)
     future: Future[None] | None = None
+    over: bool = False
+    """Its job ended: nobody wants the rest."""
 
     def alive(self) -> None:
         """Called by the worker between pieces of work."""
@@ -67,8 +73,8 @@ class IngestService:
 
     name = "ingest"
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, pauses: Sequence[float] = PAUSES) -> None:
+        self._settings, self._pauses = settings, pauses
         self._events = settings.topic_set.events
         self._orders = settings.topic_set.orders_ingest
         self._work: _Work | None = None
@@ -105,6 +111,7 @@ class IngestService:
         Raises BrokerError; then what was not committed runs again elsewhere.
         """
         if self._work is not None:
+            self._leave_if_over(self._work)
             self._await(self._work, timeout)
             self._receive(0)
         elif not self._waiting:
@@ -170,8 +177,16 @@ class IngestService:
             _log.info("order_skipped", job=order.job, kind=order.KIND)
             self._commit(work)
             return
+        work.job = order.job
         self._work = work
         work.future = self._executor.submit(self._carry_out, order, work)
+
+    def _leave_if_over(self, work: _Work) -> None:
+        """Stop in the middle of an order whose job ended meanwhile: cancelled, or failed elsewhere."""
+        assert self._board is not None
+        if not work.over and self._board.ended(work.job):
+            work.over = True
+            work.cancel.set()
 
     def _await(self, work: _Work, timeout: float) -> None:
         """Wait a while for the order under way."""
@@ -184,7 +199,9 @@ class IngestService:
             work.future.result()
             self._sent.append(work)
         except _Abandoned:
-            _log.info("order_abandoned", partition=work.at.partition, offset=work.at.offset)
+            _log.info("order_abandoned", job=work.job, offset=work.at.offset, over=work.over)
+            if work.over:
+                self._sent.append(work)
 
     def _commit_delivered(self) -> None:
         """Commit what the brokers have in full. Delivery reports come to the worker's thread: while it
@@ -221,14 +238,14 @@ class IngestService:
         except BrokerError:
             raise
         except FacestreamError as error:
-            self._fail(order, str(error), error.exit_code)
+            self._fail(order, work, str(error), error.exit_code, _may_pass(order, error))
         except Exception as error:
             _log.exception("order_failed", job=order.job)
-            self._fail(order, f"{type(error).__name__}: {error}", 1)
+            self._fail(order, work, f"{type(error).__name__}: {error}", 1, _may_pass(order, error))
 
     def _attempt(self, order: Record, work: _Work) -> None:
         assert self._worker is not None
-        for left in reversed(range(_TRIES)):
+        for pause in (*self._pauses, None):
             try:
                 if isinstance(order, PlanOrder):
                     self._worker.plan(order, work.alive)
@@ -239,26 +256,34 @@ class IngestService:
                 return
             except BrokerError:
                 raise
-            except FacestreamError as error:
-                if not error.retryable or not left:
+            except Exception as error:
+                if pause is None or not _may_pass(order, error):
                     raise
                 _log.warning("order_tried_again", job=order.job, reason=str(error))
-                work.cancel.wait(1.0)
+                work.cancel.wait(pause)
                 work.alive()
 
-    def _fail(self, order: Record, reason: str, exit_code: int) -> None:
+    def _fail(self, order: Record, work: _Work, reason: str, exit_code: int, may_pass: bool) -> None:
+        """Tell control of each segment that was not sent whole, or of the job if it has none yet."""
         assert self._outbox is not None
-        stream = stream_id(order.job, order.releases[0].segment) if isinstance(order, DecodeOrder) else ""
-        event = Failed(
-            job=order.job,
-            stream=stream,
-            epoch=order.epoch,
-            role=Role.INGEST,
-            reason=reason,
-            exit_code=exit_code,
-        )
-        self._outbox.send(self._events, encode(event), key=order.job)
+        streams = [""]
+        if isinstance(order, DecodeOrder):
+            left = [r.segment for r in order.releases if r.segment not in work.delivery.whole]
+            streams = [stream_id(order.job, segment) for segment in left]
+        for stream in streams:
+            event = Failed(
+                job=order.job, stream=stream, epoch=order.epoch, role=Role.INGEST, reason=reason,
+                exit_code=exit_code, retryable=may_pass,
+            )  # fmt: skip
+            self._outbox.send(self._events, encode(event), key=order.job)
         self._outbox.flush()
+
+
+def _may_pass(order: Record, error: Exception) -> bool:
+    """Whether the same order may succeed later. An input that could be planned was readable then."""
+    if isinstance(error, FacestreamError) and error.retryable:
+        return True
+    return isinstance(order, DecodeOrder) and isinstance(error, InputError | OSError)
 
 
 def _place(message: KafkaMessage) -> TopicPartition:

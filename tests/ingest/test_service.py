@@ -35,7 +35,7 @@ class Ingest:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         ensure_topics(settings)
-        self.service = IngestService(settings)
+        self.service = IngestService(settings, pauses=(0.1,))
         self.service.start()
         self._outbox = Outbox(producer(settings.kafka, "test"))
 
@@ -183,15 +183,20 @@ def test_a_bad_input_fails_its_job_and_the_next_order_is_done(ingest: Ingest, tm
     assert committed(ingest.settings) == 2
 
 
-def test_an_input_that_is_gone_fails_the_stream(ingest: Ingest, tmp_path: Path) -> None:
-    clip = make_clip(tmp_path / "clip.mp4", 25)
+def test_an_input_that_is_gone_fails_each_segment_that_was_not_sent(ingest: Ingest, tmp_path: Path) -> None:
+    clip = make_clip(tmp_path / "clip.mp4", 50, options={"g": "50"})
     spec = spec_of(clip)
-    ingest.plan(spec)
+    plan = ingest.plan(spec)
     clip.unlink()
-    releases = [SegmentRelease(segment=0, partition=0)]
+    releases = [SegmentRelease(segment=s.index, partition=0) for s in plan.segments]
     ingest.order(DecodeOrder(job="clip", epoch=3, spec=spec, plan=plan_object("clip"), releases=releases))
-    failed = ingest.until_event(Failed, "clip")
-    assert (failed.stream, failed.epoch) == ("clip/0", 3)
+    ingest.until_event(Failed, "clip")
+    failed = [e for e in ingest.events() if isinstance(e, Failed)]
+    assert [(e.stream, e.epoch) for e in failed] == [(f"clip/{s.index}", 3) for s in plan.segments]
+    assert all(e.retryable for e in failed), "it was readable when it was planned"
+    ingest.order(PlanOrder(job="clip", spec=spec))
+    ingest.until(lambda: not [e for e in ingest.events() if isinstance(e, Failed)][-1].stream)
+    assert not [e for e in ingest.events() if isinstance(e, Failed)][-1].retryable
 
 
 def test_a_frame_over_the_record_limit_fails_the_job_before_work_starts(
@@ -231,6 +236,25 @@ def test_orders_of_ended_jobs_are_passed_over(ingest: Ingest, kafka: Settings, t
     ingest.plan(spec_of(clip, "clip"))
     ingest.until(lambda: committed(kafka) == 2)
     assert [e.job for e in ingest.events() if isinstance(e, Planned)] == ["clip"]
+
+
+def test_an_order_of_a_job_that_ends_is_left_in_the_middle(
+    ingest: Ingest, kafka: Settings, tmp_path: Path
+) -> None:
+    clip = make_clip(tmp_path / "clip.mp4", 6000, width=64, height=48, options={"g": "6000"})
+    spec = spec_of(clip)
+    plan = ingest.plan(spec)
+    releases = [SegmentRelease(segment=s.index, partition=0) for s in plan.segments]
+    ingest.order(DecodeOrder(job="clip", epoch=1, spec=spec, plan=plan_object("clip"), releases=releases))
+    ingest.until(lambda: ingest.service.busy)
+    record = JobRecord(job="clip", spec=spec, state=JobState.CANCELLED)
+    ingest._outbox.send(kafka.topic_set.jobs, encode(record), key="clip")
+    ingest._outbox.flush()
+    ingest.until(lambda: not ingest.service.busy)
+    assert len(ingest.ends(spec.lane)) < len(plan.segments)
+    assert committed(kafka) == 2, "nobody does it again"
+    good = make_clip(tmp_path / "good.mp4", 25)
+    assert len(ingest.plan(spec_of(good, "good")).pts) == 25
 
 
 def test_rubbish_among_the_orders_is_passed_over(ingest: Ingest, tmp_path: Path) -> None:
