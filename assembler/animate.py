@@ -1,9 +1,9 @@
 """Pictures as files: GIF, animated WebP, JPEG and PNG, made in one pass out of losslessly stored segments.
 
 Colours are 8-bit RGB (PNG: 16 bit from more than 8 on; JPEG: Y'CbCr of BT.601 in full range). Alpha is kept,
-but by JPEG; a GIF shows or hides each pixel, by half of full alpha, and gets a palette for each picture. Times
-start at zero and are rounded to what the file counts in, 1/100 s for GIF and 1/1000 s for WebP, each by
-itself, so that roundings never add up.
+but by JPEG; a GIF shows or hides each pixel, by half of full alpha, and gets a palette for each picture.
+Times start at zero and are rounded to what the file counts in, 1/100 s for GIF and 1/1000 s for WebP, each
+by itself, so that roundings never add up.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _gif(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], pt
         return applied
 
     times, rounded = _times(plan, parts, pts, _GIF_TICK)
-    with av.open(str(target), "w", format="gif", container_options={"loop": "0"}) as output:
+    with av.open(str(target), "w", format="gif", container_options={"loop": _repeats(plan)}) as output:
         stream = output.add_stream("gif", rate=25)
         _configure_context(stream.codec_context, video, "pal8", _GIF_TICK, encode.options)
         for number, picture in enumerate(_filtered(parts, video, palettes)):
@@ -165,19 +165,34 @@ def _webp(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], p
         picture.pts, picture.time_base = times[number], _WEBP_TICK
         context.encode(picture)
     data = b"".join(bytes(packet) for packet in context.encode(None))
-    target.write_bytes(with_length(data, times[-1]))
+    target.write_bytes(completed(data, times[-1], times_shown(plan)))
     square = video.sample_aspect[0] == video.sample_aspect[1]
     return Muxed(len(pts), _warnings(video, rounded, sample_aspect_dropped=int(not square)))
 
 
-def with_length(webp: bytes, milliseconds: int) -> bytes:
-    """An animated WebP whose last picture ends at a time: libwebp guesses it. Stills come back as they are.
+def times_shown(plan: Plan) -> int:
+    """How often an animation is to be shown: as often as the input; 0, for ever, if that is none."""
+    return int(plan.metadata.get("loop", "0"))
 
-    Layout: RIFF chunks; the duration of a picture is the 24-bit number at byte 12 of its ANMF chunk.
+
+def _repeats(plan: Plan) -> str:
+    """As FFmpeg wants it for a GIF, which counts repetitions: 0 for ever, -1 none."""
+    shown = times_shown(plan)
+    return str(shown - 1 or -1) if shown else "0"
+
+
+def completed(webp: bytes, milliseconds: int, shown: int = 0) -> bytes:
+    """An animated WebP whose last picture ends at a time, which libwebp guesses, and that is shown so often.
+    Stills come back as they are.
+
+    Layout: RIFF chunks; the duration of a picture is the 24-bit number at byte 12 of its ANMF chunk, how
+    often all is shown the 16-bit number at byte 4 of the ANIM chunk.
     """
     data, at, spent, last = bytearray(webp), 12, 0, -1
     while at + 8 <= len(data):
         size = struct.unpack_from("<I", data, at + 4)[0]
+        if data[at : at + 4] == b"ANIM":
+            struct.pack_into("<H", data, at + 12, min(shown, 0xFFFF))
         if data[at : at + 4] == b"ANMF":
             spent += int.from_bytes(data[last : last + 3], "little") if last >= 0 else 0
             last = at + 8 + 12

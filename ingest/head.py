@@ -11,12 +11,13 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ingest.packets import packets_of, use_one_thread
+from ingest.decoders import decoder_of
+from ingest.packets import packets_of
 
 HEAD_PACKETS = 64
 """Packets that are decoded at most to see the first group of pictures, and again after the second key."""
 KEY_PACKETS = 2000
-"""Packets among which the second key frame is looked for."""
+"""Packets among which the first frame, and then the second key frame, is looked for."""
 
 if TYPE_CHECKING:  # the class itself takes no parameters
     _Packet = av.Packet[VideoStream]
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # the class itself takes no parameters
 
 @dataclass(slots=True)
 class Head:
-    """The first group of pictures, as far as HEAD_PACKETS."""
+    """The first group of pictures that can be decoded, as far as HEAD_PACKETS."""
 
     first: av.VideoFrame | None = None
     pts: list[int | None] = field(default_factory=list)
@@ -39,30 +40,34 @@ class Head:
 
 
 def read_head(container: InputContainer, stream: VideoStream) -> Head:
-    """Decode the first group of pictures, then a little from the second key frame on."""
-    use_one_thread(stream)
+    """Decode the first group of pictures from which a frame comes out, with what lies before it, then a
+    little from the second key frame on."""
+    decoder = decoder_of(stream)
     head = Head()
     packets = _video_packets(container, stream)
     key: _Packet | None = None
+    last = KEY_PACKETS
     for packet in packets:
-        if head.packets and (packet.is_keyframe or head.packets >= HEAD_PACKETS):
+        if (head.first and packet.is_keyframe) or head.packets >= last:
             key = packet if packet.is_keyframe else None
             break
         head.packets += 1
-        _take(head, _decode(packet))
-    _take(head, _decode(_flush(stream)))
+        _take(head, _decode(decoder, packet))
+        if head.first:
+            last = min(last, head.packets + HEAD_PACKETS)
+    _take(head, _decode(decoder, None))
     head.reorders = bool(stream.codec_context.has_b_frames)
     key = key or next((packet for packet in islice(packets, KEY_PACKETS) if packet.is_keyframe), None)
     if key is not None and key.pts is not None:
-        stream.codec_context.flush_buffers()
-        head.clean_keys = _starts_cleanly(key, packets, stream)
+        decoder.flush_buffers()
+        head.clean_keys = _starts_cleanly(key, packets, decoder)
     return head
 
 
-def _starts_cleanly(key: _Packet, packets: Iterator[_Packet], stream: VideoStream) -> bool:
+def _starts_cleanly(key: _Packet, packets: Iterator[_Packet], decoder: av.VideoCodecContext) -> bool:
     """Whether a decoder that starts at `key` gives out that very frame, as a key frame, before any later."""
-    for packet in (key, *islice(packets, HEAD_PACKETS), _flush(stream)):
-        for frame in _decode(packet):
+    for packet in (key, *islice(packets, HEAD_PACKETS), None):
+        for frame in _decode(decoder, packet):
             if frame.pts is None or frame.pts >= cast(int, key.pts):
                 return frame.pts == key.pts and frame.key_frame
     return False
@@ -79,15 +84,9 @@ def _video_packets(container: InputContainer, stream: VideoStream) -> Iterator[_
             yield cast("_Packet", packet)
 
 
-def _flush(stream: VideoStream) -> _Packet:
-    packet = cast("_Packet", av.Packet())
-    packet.stream = stream
-    return packet
-
-
-def _decode(packet: _Packet) -> list[av.VideoFrame]:
-    """Damaged packets give nothing; the decoder goes on with the next."""
+def _decode(decoder: av.VideoCodecContext, packet: _Packet | None) -> list[av.VideoFrame]:
+    """Damaged packets give nothing; the decoder goes on with the next. None: what it still holds."""
     try:
-        return packet.decode()
+        return decoder.decode(packet)
     except av.error.FFmpegError:
         return []

@@ -6,12 +6,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import av
 from av.codec.hwaccel import HWAccel
 from av.container import InputContainer
 
+from ingest.animations import HEAD_BYTES, WebpStream, is_animated_webp, webp_size
 from runtime.settings import InputSettings
 from schemas.errors import InputError
 
@@ -50,7 +51,7 @@ def open_input(
     remote = "://" in path and not path.startswith("file:")
     if remote and not limits.network:
         raise InputError(f"input {path}: is behind a network, which the setting input.network does not allow")
-    local = path.removeprefix("file://").removeprefix("file:")
+    local = _local(path)
     if not remote:
         _check_file(path, local, limits)
     options = {
@@ -60,20 +61,38 @@ def open_input(
         "pattern_type": "none",
         "max_pixels": str(limits.pixels),
     }
-    try:
-        container = av.open(
-            path if remote else f"file:{local}",
-            "r",
-            options=options,
-            metadata_errors="replace",
-            timeout=(OPEN_SECONDS, READ_SECONDS),
-            hwaccel=hwaccel,
-        )
-    except (av.error.FFmpegError, ValueError, OSError) as error:
-        raise InputError(f"input {path}: {_why(local, error, limits)}") from error
-    with container:
+    with ExitStack() as stack:
+        try:
+            source: str | WebpStream = path if remote else f"file:{local}"
+            if not remote and is_animated_webp(start := read_start(path)):
+                check_size(path, *webp_size(start), limits)
+                source = stack.enter_context(closing(WebpStream(local)))
+            container = av.open(
+                source,
+                "r",
+                options=options,
+                metadata_errors="replace",
+                timeout=(OPEN_SECONDS, READ_SECONDS),
+                hwaccel=hwaccel,
+            )
+        except (av.error.FFmpegError, ValueError, OSError, SyntaxError) as error:
+            raise InputError(f"input {path}: {_why(local, error, limits)}") from error
+        stack.enter_context(container)
         _check_streams(path, container, limits)
         yield container
+
+
+def read_start(path: str) -> bytes:
+    """The first bytes of a local file; none of anything else."""
+    try:
+        with open(_local(path), "rb") as file:
+            return file.read(HEAD_BYTES)
+    except (OSError, ValueError):
+        return b""
+
+
+def _local(path: str) -> str:
+    return path.removeprefix("file://").removeprefix("file:")
 
 
 def _check_file(path: str, local: str, limits: InputSettings) -> None:
@@ -114,16 +133,10 @@ def check_size(path: str, width: int, height: int, limits: InputSettings) -> Non
 def _why(local: str, error: Exception, limits: InputSettings) -> str:
     if getattr(error, "errno", None) == errno.ENOMEM:  # what FFmpeg says at its max_streams
         return f"has more streams than input.streams allows ({limits.streams})"
-    try:
-        with open(local, "rb") as file:
-            head = file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t")
-    except (OSError, ValueError):
-        head = b""
+    head = read_start(local)[:4096].lstrip(b"\xef\xbb\xbf \r\n\t")
     for mark, name in _PLAYLISTS.items():
         if head.startswith(mark) or (mark.startswith(b"<") and mark in head):
             return f"is a {name}, which names other files; such are not followed"
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP" and b"ANIM" in head[:64]:
-        return "is an animated WebP, which this build cannot decode"
     return reason(error)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator
+from typing import cast
 
 import av
 from av.container import InputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
+from ingest.decoders import decoder_of
 from ingest.timeline import Mend
 
 READ_ERRORS = 100
@@ -56,7 +58,7 @@ def decoded_frames(
 ) -> Generator[av.VideoFrame]:
     """Decode on from where the container stands; damaged packets are counted and passed over. `mend` corrects
     their times, which frames get theirs from; it only fits a decoding from the very beginning."""
-    number = -1
+    number, decoder = -1, decoder_of(stream)
     for packet in packets_of(container, stream):
         if packet is None:
             errors["read_errors"] += 1
@@ -65,7 +67,7 @@ def decoded_frames(
         if mend is not None and packet.size:
             correct(packet, mend, number)
         try:
-            frames = packet.decode()
+            frames = decoder.decode(cast("av.Packet[VideoStream]", packet))
         except av.error.EOFError:
             return
         except av.error.FFmpegError:

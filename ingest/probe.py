@@ -14,8 +14,9 @@ from av.container import InputContainer
 from av.sidedata.sidedata import SideData, Type
 from av.video.stream import VideoStream
 
+from ingest.animations import is_animated_webp, times_shown
 from ingest.head import Head, read_head
-from ingest.open import check_size, open_input
+from ingest.open import check_size, open_input, read_start
 from ingest.travel import is_full_range, is_gray_with_alpha, is_rgb, travels_as
 from runtime.settings import InputSettings
 from schemas.errors import InputError
@@ -53,6 +54,8 @@ class Probe:
     head: Head
     mirrored: bool
     """Whether the picture, turned upright, is to be mirrored left to right."""
+    loop: int | None
+    """How often an animation is shown, 0 for ever; None for anything else."""
     mpeg: bool
     """Whether the container has MPEG's clock of 33 bits, which restarts and wraps."""
     warnings: Counter[str] = field(default_factory=Counter)
@@ -89,6 +92,7 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
     """Read the beginning of an input. Raises InputError."""
     limits = limits or InputSettings()
     with open_input(path, limits) as container:
+        start = read_start(path)
         stream = video_stream(container)
         check_size(path, stream.codec_context.width, stream.codec_context.height, limits)
         warnings: Counter[str] = Counter()
@@ -101,7 +105,10 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
             format=_video_format(stream, head.first, rotation),
             time_base=stream.time_base or Fraction(1, 90_000),
             rate=_rate(stream),
-            animation=container.format.name in _ANIMATIONS,
+            animation=container.format.name in _ANIMATIONS or is_animated_webp(start),
+            loop=times_shown(start)
+            if container.format.name in _ANIMATIONS or is_animated_webp(start)
+            else None,
             head=head,
             mirrored=mirrored,
             mpeg=container.format.name in _MPEG,

@@ -10,7 +10,7 @@ import av
 import numpy as np
 import pytest
 
-from assembler.animate import encode_pictures, with_length
+from assembler.animate import encode_pictures, completed
 from schemas.errors import EncoderError
 from schemas.frames import Rational, VideoFormat
 from schemas.job import EncodeSpec, JobSpec
@@ -147,7 +147,7 @@ def test_webp_keeps_times_to_the_millisecond(tmp_path: Path) -> None:
 def test_one_picture_is_a_still_webp(tmp_path: Path) -> None:
     path, _ = make(tmp_path, "webp", video_of(), (1, 25), [0])
     assert b"ANIM" not in path.read_bytes()
-    assert with_length(path.read_bytes(), 40) == path.read_bytes()
+    assert completed(path.read_bytes(), 40) == path.read_bytes()
 
 
 @pytest.mark.parametrize("container", ["gif", "webp", "jpg", "png"])

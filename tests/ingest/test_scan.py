@@ -83,8 +83,8 @@ def test_rotation_is_read_from_the_display_matrix(tmp_path: Path, degrees: int) 
     ("pixel_format", "codec", "expected"),
     [
         ("yuv422p10le", "prores_ks", "yuv422p10le"),
-        ("yuva444p10le", "prores_ks", "yuv444p12le"),
-        ("rgba", "png", "yuv444p"),
+        ("yuva444p10le", "prores_ks", "yuva444p12le"),
+        ("rgba", "png", "yuva444p"),
         ("bgr0", "ffv1", "yuv444p"),
         ("gray", "ffv1", "gray"),
         ("gray16le", "ffv1", "gray16le"),
