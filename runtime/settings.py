@@ -157,6 +157,9 @@ class SwapperSettings(Section):
     """Share consumers in one process."""
     share_lock_ms: Annotated[int, Field(ge=15_000, le=60_000)] = 30_000
     """Time in which a record must be acknowledged before another worker gets it."""
+    hang_seconds: Seconds = 600.0
+    """An engine that does not come back for so long ends its worker: the batch is treated as one that
+    takes the process down."""
 
 
 class LogSettings(Section):

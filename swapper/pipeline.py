@@ -1,7 +1,7 @@
 """The stages inside a worker: decode → run → send, a thread each, a bounded queue before each.
 
 Items go through in the order they were put, so marks (a stream's end, a stream given up) arrive after
-all batches before them.
+all batches before them. An engine that does not come back within `patience` seconds ends the worker.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -19,10 +19,11 @@ from prometheus_client import Counter, Gauge
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox
 from runtime.payload import decode as decode_planes
+from schemas.errors import EngineError
 from schemas.events import Progress, Role
 from schemas.frames import FrameBatch, FrameFlag
-from schemas.record import Message, encode
-from swapper.results import dead_record, encode_done
+from schemas.record import Message, Record, encode
+from swapper.results import answer, dead_record
 from swapper.runner import Batch, Done, Runner
 
 _log = structlog.get_logger("swapper")
@@ -43,6 +44,8 @@ class Ticket:
     partition: int
     next_seq: int = 0
     """Sequence number that comes next; lower ones are repetitions."""
+    unanswered: dict[int, None] = field(default_factory=dict)
+    """Batches put, by `seq` and in order, whose results the broker does not have yet."""
     live: bool = True
     passed: bool = False
     """Its end went through the pipeline: all its results are on their way."""
@@ -60,12 +63,14 @@ class Read:
     sent: Callable[[object], None]
     refuse: str = ""
     """A reason not to run it: it becomes a failure at once."""
+    alone: bool = False
+    """Run it without the state of its stream."""
 
 
 @dataclass(slots=True)
 class End:
     """The stream is complete with what was put before; `passed` is called when its last result is on
-    its way, with the number of batches."""
+    its way."""
 
     ticket: Ticket
     passed: Callable[[], None]
@@ -79,25 +84,45 @@ class Drop:
 
 
 @dataclass(slots=True)
+class Fence:
+    """`passed` is called once everything put before has gone through and the broker has the results, except
+    for what an engine holds back."""
+
+    passed: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Tell:
+    """An event for control."""
+
+    record: Record
+
+
+@dataclass(slots=True)
 class _Decoded:
     read: Read
-    batch: Batch | None
-    done: Done | None = None
+    batch: Batch
+    refuse: str = ""
 
 
-Item = Read | End | Drop
+Item = Read | End | Drop | Fence | Tell
+_Result = tuple[Read, Done] | End | Fence | Tell
 
 
 class Pipeline:
     """Owns the stages. `offer` and `put` feed it; `check` raises what a stage could not handle."""
 
-    def __init__(self, runner: Runner, outbox: Outbox, topics: Topics, depth: int) -> None:
+    def __init__(
+        self, runner: Runner, outbox: Outbox, topics: Topics, depth: int, patience: float = 600.0
+    ) -> None:
+        self._patience = patience
+        self._busy_since: float | None = None
         self._runner = runner
         self._outbox = outbox
         self._topics = topics
         self._input: queue.Queue[Item] = queue.Queue(depth)
-        self._decoded: queue.Queue[_Decoded | End | Drop] = queue.Queue(depth)
-        self._results: queue.Queue[tuple[Read, Done] | End] = queue.Queue(depth)
+        self._decoded: queue.Queue[_Decoded | End | Drop | Fence | Tell] = queue.Queue(depth)
+        self._results: queue.Queue[_Result] = queue.Queue(depth)
         self._waiting: dict[tuple[int, int], Read] = {}
         self._progress = _Progress(outbox, topics.events)
         self._error: BaseException | None = None
@@ -127,9 +152,12 @@ class Pipeline:
                 return
 
     def check(self) -> None:
-        """Raise the error that ended a stage, if one did."""
+        """Raise the error that ended a stage, if one did, and EngineError for an engine that hangs."""
         if self._error is not None:
             raise self._error
+        since = self._busy_since
+        if since is not None and time.monotonic() - since > self._patience:
+            raise EngineError(f"the engine did not come back for {self._patience:g} s (swapper.hang_seconds)")
 
     def wait(self, timeout: float) -> None:
         """Sleep, but not past the end of the pipeline."""
@@ -159,19 +187,35 @@ class Pipeline:
 
     def _run_loop(self) -> None:
         while True:
-            for result in self._run(self._gather()):
+            items = self._gather()
+            results = self._run(items)
+            while (result := self._timed(results)) is not None:
                 self._give(self._results, result)
 
     def _send_loop(self) -> None:
         while True:
             item = self._take(self._results)
-            if isinstance(item, End):
-                item.passed()
-            else:
-                self._send(*item)
+            match item:
+                case End():
+                    item.passed()
+                case Fence():
+                    self._outbox.flush()
+                    item.passed()
+                case Tell():
+                    self._outbox.send(self._topics.events, encode(item.record), key=item.record.job)
+                case _:
+                    self._send(*item)
             self._outbox.poll()
 
-    def _gather(self) -> list[_Decoded | End | Drop]:
+    def _timed(self, results: Iterator[_Result]) -> _Result | None:
+        """The next result; whoever checks sees for how long an engine has been at it."""
+        self._busy_since = time.monotonic()
+        try:
+            return next(results, None)
+        finally:
+            self._busy_since = None
+
+    def _gather(self) -> list[_Decoded | End | Drop | Fence | Tell]:
         _WAITING.set(self._input.qsize() + self._decoded.qsize())
         items = [self._take(self._decoded)]
         while len(items) < _GATHER:
@@ -181,21 +225,23 @@ class Pipeline:
                 break
         return items
 
-    def _run(self, items: list[_Decoded | End | Drop]) -> Iterable[tuple[Read, Done] | End]:
+    def _run(self, items: list[_Decoded | End | Drop | Fence | Tell]) -> Iterator[_Result]:
         """Runs of stream batches go to the runner together; everything keeps its order."""
         group: list[Batch] = []
         for item in items:
-            if isinstance(item, _Decoded) and item.batch is not None and item.read.ticket is not None:
-                if item.read.ticket.live:
+            if isinstance(item, _Decoded) and (ticket := item.read.ticket) is not None:
+                if not ticket.live:
+                    continue
+                if not (item.refuse or item.read.alone):
                     self._waiting[item.batch.partition, item.batch.offset] = item.read
                     group.append(item.batch)
-                continue
+                    continue
             yield from self._paired(self._runner.run(group))
             group = []
             yield from self._mark(item)
         yield from self._paired(self._runner.run(group))
 
-    def _mark(self, item: _Decoded | End | Drop) -> Iterable[tuple[Read, Done] | End]:
+    def _mark(self, item: _Decoded | End | Drop | Fence | Tell) -> Iterator[_Result]:
         if isinstance(item, Drop):
             self._runner.drop(item.ticket.key)
             left = {at: read for at, read in self._waiting.items() if read.ticket is not item.ticket}
@@ -204,17 +250,20 @@ class Pipeline:
             if item.ticket.live:
                 yield from self._paired(self._runner.run([], ends=[item.ticket.key]))
                 yield item
-        elif item.done is not None:
-            yield item.read, item.done
-        elif item.batch is not None:
+        elif isinstance(item, (Fence, Tell)):
+            yield item
+        elif item.refuse:
+            yield item.read, self._runner.refuse(item.batch, item.refuse)
+        else:
             yield item.read, self._runner.run_alone(item.batch)
 
-    def _paired(self, results: list[Done]) -> Iterable[tuple[Read, Done]]:
+    def _paired(self, results: list[Done]) -> Iterator[_Result]:
         for done in results:
             yield self._waiting.pop((done.batch.partition, done.batch.offset)), done
 
     def _send(self, read: Read, done: Done) -> None:
         record = done.batch.record
+        value, done = answer(done)
         _BATCHES.labels("failed" if done.failure else "done").inc()
         _FRAMES.inc(len(record))
         _SECONDS.inc(done.timings.get("engine", 0.0) / 1e3)
@@ -226,7 +275,7 @@ class Pipeline:
             self._outbox.send(self._topics.dead, encode(dead), key=record.stream)
         self._outbox.send(
             self._topics.swaps,
-            encode_done(done),
+            value,
             key=record.stream,
             partition=done.batch.partition,
             on_delivery=read.sent,
@@ -292,12 +341,11 @@ class _Progress:
 
 def _decoded(read: Read) -> _Decoded:
     record = read.message.record
-    if read.refuse:
-        batch = Batch(record, [], read.partition, read.offset)
-        return _Decoded(read, None, Done(batch, "", failure=read.refuse))
-    try:
-        planes = decode_planes(read.message)
-    except Exception as error:  # damaged payload: this batch only
-        batch = Batch(record, [], read.partition, read.offset)
-        return _Decoded(read, None, Done(batch, "", failure=f"{type(error).__name__}: {error}"))
-    return _Decoded(read, Batch(record, planes, read.partition, read.offset))
+    refuse = read.refuse
+    if not refuse:
+        try:
+            planes = decode_planes(read.message)
+            return _Decoded(read, Batch(record, planes, read.partition, read.offset))
+        except Exception as error:  # damaged payload: this batch only
+            refuse = f"{type(error).__name__}: {error}"
+    return _Decoded(read, Batch(record, [], read.partition, read.offset), refuse)

@@ -1,12 +1,15 @@
-"""What a runner decided, as records."""
+"""What a runner decided, as records. Reasons and stacks leave the worker without secrets, and bounded."""
 
 from __future__ import annotations
 
 import time
+import traceback
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from runtime.redact import redacted
 from schemas.events import Dead
 from schemas.framing import ByteArray
 from schemas.record import allocate, encode
@@ -14,11 +17,25 @@ from schemas.swaps import Failure, Patch, SwapBatch
 from swapper.engines.base import PatchPixels
 from swapper.runner import Done
 
+_REASON_LENGTH = 1000
+_STACK_LENGTH = 16_000
+
+
+def answer(done: Done) -> tuple[ByteArray, Done]:
+    """The SwapBatch of a finished batch, and what it says: patches that make no record are a failure too."""
+    try:
+        return encode_done(done), done
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        done = replace(done, swaps=[], failure=reason, stack=traceback.format_exc())
+        return encode_done(done), done
+
 
 def encode_done(done: Done) -> ByteArray:
     """The SwapBatch of a finished batch; patch planes are copied once, into the record itself."""
     if done.failure:
-        return encode(_record(done, failed=Failure(reason=done.failure, policy=done.policy)))
+        reason = redacted(done.failure, _REASON_LENGTH)
+        return encode(_record(done, failed=Failure(reason=reason, policy=done.policy)))
     patches: list[list[Patch]] = []
     pixels: list[PatchPixels] = []
     size = 0
@@ -51,8 +68,8 @@ def dead_record(done: Done, topic: str) -> Dead:
         offset=batch.offset,
         seq=batch.record.seq,
         count=len(batch.record),
-        reason=done.failure,
-        stack=done.stack,
+        reason=redacted(done.failure, _REASON_LENGTH),
+        stack=redacted(done.stack, _STACK_LENGTH),
         policy=done.policy,
     )
 

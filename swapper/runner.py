@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from schemas.errors import EngineError
 from schemas.frames import FrameBatch
 from schemas.swaps import FailurePolicy
 from swapper.engines.base import Engine, Frame, FrameSwap, Plane, SourceFace, Work
@@ -107,7 +108,7 @@ class Runner:
             frames = [frame for batch in group for frame in batch.frames()]
             results += self._swap(key, Work(stream.state, frames, last=key in ends))
             if key in ends:
-                del self._streams[key]
+                self._streams.pop(key, None)
         return results
 
     def run_alone(self, batch: Batch) -> Done:
@@ -117,6 +118,14 @@ class Runner:
         except Exception as error:
             return _failed(batch, error, FailurePolicy.FAIL)
         return _alone(batch, recipe)
+
+    def refuse(self, batch: Batch, reason: str) -> Done:
+        """Fail a batch without running it, by its job's policy."""
+        try:
+            recipe = self._recipes(batch.record.job, batch.record.revision)
+        except Exception as error:
+            return Done(batch, "", failure=f"{reason}; {type(error).__name__}: {error}")
+        return Done(batch, recipe.engine.name, failure=reason, policy=recipe.on_failure)
 
     def drop(self, key: tuple[str, int]) -> None:
         """Forget a stream: its partition moved, or it was given up."""
@@ -142,16 +151,18 @@ class Runner:
             (swaps,) = stream.recipe.engine.swap([work])
         except Exception as error:
             _log.warning("engine_raised", stream=key[0], error=repr(error))
-            yield from self._recover(stream)
+            yield from self._recover(key)
             return
         stream.spent += (time.thread_time() - started) * 1e3
         stream.decided.extend(swaps)
         yield from _complete(stream)
+        if work.last and stream.pending:
+            _log.warning("engine_kept_frames", stream=key[0])
+            yield from self._recover(key)
 
-    def _recover(self, stream: _Stream) -> Iterator[Done]:
-        """Start the stream's state anew and run what it still held batch by batch."""
-        stream.state = stream.recipe.engine.open(stream.recipe.face, stream.recipe.options)
-        stream.decided.clear()
+    def _recover(self, key: tuple[str, int]) -> Iterator[Done]:
+        """Run what the stream still held batch by batch; its next frames find a fresh state."""
+        stream = self._streams.pop(key)
         while stream.pending:
             yield _alone(stream.pending.popleft(), stream.recipe)
 
@@ -163,12 +174,14 @@ def _alone(batch: Batch, recipe: Recipe) -> Done:
         try:
             state = engine.open(recipe.face, recipe.options)
             (swaps,) = engine.swap([Work(state, batch.frames(), last=True)])
+            if len(swaps) != len(batch.record):
+                raise EngineError(f"{engine.name} decided {len(swaps)} of {len(batch.record)} frames")
         except Exception as error:
             if attempt == ATTEMPTS:
                 return _failed(batch, error, recipe.on_failure, engine.name)
             continue
         spent = round((time.thread_time() - started) * 1e3, 3)
-        return Done(batch, engine.name, engine.model_id, swaps, {"engine": spent})
+        return Done(batch, engine.name, engine.model_id, swaps, {"engine": spent}, policy=recipe.on_failure)
     raise AssertionError("unreachable")
 
 
@@ -177,10 +190,12 @@ def _complete(stream: _Stream) -> Iterator[Done]:
         batch = stream.pending.popleft()
         swaps = [stream.decided.popleft() for _ in range(len(batch.record))]
         engine = stream.recipe.engine
-        yield Done(batch, engine.name, engine.model_id, swaps, {"engine": round(stream.spent, 3)})
+        timings = {"engine": round(stream.spent, 3)}
+        yield Done(batch, engine.name, engine.model_id, swaps, timings, policy=stream.recipe.on_failure)
         stream.spent = 0.0
 
 
 def _failed(batch: Batch, error: Exception, policy: FailurePolicy, engine: str = "") -> Done:
+    """To be called where the error is handled: the stack is that of now."""
     reason = f"{type(error).__name__}: {error}"
     return Done(batch, engine, failure=reason, stack=traceback.format_exc(), policy=policy)

@@ -15,7 +15,7 @@ from swapper.grouped import GroupReader
 from swapper.pipeline import Pipeline, Topics
 from swapper.recipes import RecipeBook
 from swapper.runner import Runner
-from swapper.shared import ShareReader
+from swapper.shared import Containment, ShareReader
 
 
 def group_name(settings: Settings, lane: Lane) -> str:
@@ -49,14 +49,17 @@ class SwapperService:
         self._opened.callback(outbox.close)
         frames = topics.frames(self._lane)
         names = Topics(frames, topics.swaps(self._lane), topics.dead, topics.events)
-        self._pipeline = Pipeline(Runner(recipes), outbox, names, settings.limits.queue_batches)
+        self._pipeline = Pipeline(
+            Runner(recipes), outbox, names, settings.limits.queue_batches, settings.swapper.hang_seconds
+        )
         self._opened.callback(self._pipeline.stop)
         self._pipeline.start()
         group = group_name(settings, self._lane)
         if settings.swapper.group == "share":
             configure_share_group(settings, group)
+            containment = Containment(settings, group, frames)
             self._readers = [
-                ShareReader(settings, group, frames, self._pipeline)
+                ShareReader(settings, group, frames, self._pipeline, board, containment)
                 for _ in range(settings.swapper.share_consumers)
             ]
         else:

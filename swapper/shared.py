@@ -2,37 +2,80 @@
 
 The client allows no poll while records are unacknowledged, so each share consumer is a thread with a
 poll → run → acknowledge cycle of its own; a few of them feed one pipeline. A record is acknowledged only
-after the broker has its result.
+after the broker has its result. What was delivered often without an answer is run alone
+(`swapper.suspects`).
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
 from typing import cast
 
 import structlog
 from confluent_kafka import AcknowledgeType, KafkaError, ShareConsumer
 from confluent_kafka import Message as KafkaMessage
 
+from runtime.jobs import JobBoard
 from runtime.kafka import share_consumer, translated
 from runtime.settings import Settings
 from schemas.errors import RecordError
 from schemas.frames import FrameBatch
 from schemas.record import Message, decode
 from swapper.pipeline import Pipeline, Read
+from swapper.suspects import DEATHS, SUSPECT_AT_DELIVERY, SuspectBook, Turnstile
 
 _log = structlog.get_logger("swapper")
-FAIL_AT_DELIVERY = 5
-"""A record that is delivered for this time has taken its workers with it: it becomes a failure, before
-the broker drops it without a word (its limit is 10)."""
+
+
+class _Stopping(Exception):
+    """The reader was told to stop; what it holds is released by leaving."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A record on its way through the pipeline."""
+
+    raw: KafkaMessage
+    message: Message[FrameBatch]
+    deaths: int = 0
+    answered: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return cast(int, self.raw.partition()), cast(int, self.raw.offset())
+
+    @property
+    def deliveries(self) -> int:
+        return self.raw.delivery_count() or 1
+
+
+class Containment:
+    """What the readers of one process share to find out which record takes it down."""
+
+    def __init__(self, settings: Settings, group: str, topic: str) -> None:
+        self.turnstile = Turnstile()
+        self.book = SuspectBook(settings, group, topic)
+        self.limit = self.book.delivery_limit()
 
 
 class ShareReader:
     """One share consumer and its thread."""
 
-    def __init__(self, settings: Settings, group: str, topic: str, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        group: str,
+        topic: str,
+        pipeline: Pipeline,
+        board: JobBoard,
+        containment: Containment,
+    ) -> None:
         self._pipeline = pipeline
         self._topic = topic
+        self._board = board
+        self._turnstile, self._book = containment.turnstile, containment.book
+        self._limit = containment.limit
         self._consumer: ShareConsumer = share_consumer(settings.kafka, group, "swapper")
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -57,47 +100,93 @@ class ShareReader:
         try:
             while not self._stop.is_set():
                 self._turn()
-            self._consumer.close()
+        except _Stopping:
+            pass
         except BaseException as error:  # handed to the main thread, which raises it
+            self._error = error
+            return
+        try:
+            self._consumer.close()
+        except BaseException as error:
             self._error = error
 
     def _turn(self) -> None:
-        """One cycle: poll, run everything that came, acknowledge each with the broker holding its result."""
+        """One cycle: poll, run everything that came, acknowledge each with the broker holding its result.
+        Suspects come last, those least suspected first: all others are safe by then."""
         messages = self._consumer.poll(0.5)
-        waiting: list[tuple[KafkaMessage, threading.Event]] = []
+        ordinary: list[_Taken] = []
+        suspects: list[_Taken] = []
         for raw in messages:
             if raw.error() is not None:
                 _log.warning("consumer_error", error=cast(KafkaError, raw.error()).str())
-                continue
-            event = threading.Event()
-            if not self._submit(raw, event):
-                event.set()
-            waiting.append((raw, event))
-        for raw, event in waiting:
-            while not event.wait(0.2):
-                self._pipeline.check()
-                if self._stop.is_set():
-                    return
-            self._consumer.acknowledge(raw, AcknowledgeType.ACCEPT)
-        if waiting:
-            with translated("acknowledging frames"):
-                self._consumer.commit_sync()
+            elif (taken := self._take(raw)) is None:
+                self._accept(raw)
+            elif taken.deliveries < SUSPECT_AT_DELIVERY:
+                ordinary.append(taken)
+            else:
+                taken.deaths = self._book.count(*taken.place)
+                suspects.append(taken)
+        if ordinary:
+            with self._turnstile.together(self._check):
+                self._run(ordinary)
+        if messages:
+            self._commit()
+        for suspect in sorted(suspects, key=lambda s: s.deaths):
+            self._run_suspect(suspect)
+            self._commit()
 
-    def _submit(self, raw: KafkaMessage, event: threading.Event) -> bool:
-        """Put a frame batch into the pipeline; False for records that need no work."""
-        partition, offset = cast(int, raw.partition()), cast(int, raw.offset())
+    def _take(self, raw: KafkaMessage) -> _Taken | None:
+        """A frame batch to be run; None for records that need no work."""
         try:
             message = decode(cast(bytes, raw.value()))
         except RecordError as error:
+            partition, offset = raw.partition(), raw.offset()
             _log.error("bad_record", topic=self._topic, partition=partition, offset=offset, reason=str(error))
-            return False
-        if not isinstance(message.record, FrameBatch):
-            return False
-        deliveries = raw.delivery_count() or 1
-        refuse = ""
-        if deliveries >= FAIL_AT_DELIVERY:
-            refuse = f"given up after {deliveries - 1} deliveries that were not acknowledged"
-        self._pipeline.put(
-            Read(cast(Message[FrameBatch], message), partition, offset, None, lambda _: event.set(), refuse)
-        )
-        return True
+            return None
+        if not isinstance(message.record, FrameBatch) or self._board.ended(message.record.job):
+            return None
+        return _Taken(raw, cast(Message[FrameBatch], message))
+
+    def _run_suspect(self, taken: _Taken) -> None:
+        reason = ""
+        if taken.deaths >= DEATHS:
+            reason = f"it took the worker process down {taken.deaths} times while it was run alone"
+        elif taken.deliveries >= self._limit:
+            reason = f"delivery {taken.deliveries} is the last, and no earlier one was answered"
+        if reason:
+            self._run([taken], reason)
+        else:
+            with self._turnstile.alone(self._check):
+                _log.warning("run_alone", place=taken.place, deliveries=taken.deliveries, deaths=taken.deaths)
+                self._book.write(*taken.place, taken.deaths + 1)
+                try:
+                    self._run([taken])
+                except _Stopping:
+                    self._book.write(*taken.place, taken.deaths)
+                    raise
+        self._book.clear(*taken.place)
+
+    def _run(self, batch: list[_Taken], refuse: str = "") -> None:
+        """Have records answered and accept them."""
+        for taken in batch:
+            self._pipeline.put(self._read(taken, refuse))
+        for taken in batch:
+            while not taken.answered.wait(0.2):
+                self._check()
+            self._accept(taken.raw)
+
+    @staticmethod
+    def _read(taken: _Taken, refuse: str) -> Read:
+        return Read(taken.message, *taken.place, None, lambda _: taken.answered.set(), refuse)
+
+    def _check(self) -> None:
+        self._pipeline.check()
+        if self._stop.is_set():
+            raise _Stopping
+
+    def _accept(self, raw: KafkaMessage) -> None:
+        self._consumer.acknowledge(raw, AcknowledgeType.ACCEPT)
+
+    def _commit(self) -> None:
+        with translated("acknowledging frames"):
+            self._consumer.commit_sync()

@@ -13,7 +13,7 @@ from schemas.events import Dead
 from schemas.job import Lane
 from schemas.record import Record
 from schemas.swaps import SwapBatch
-from swapper.grouped import CLEAN
+from swapper.containment import Mark
 from swapper.service import SwapperService, group_name
 from tests.support.processes import eventually
 from tests.support.streams import BATCH, Feeder, records, running, wait_for
@@ -95,7 +95,7 @@ def test_a_worker_takes_over_at_the_oldest_unfinished_stream(kafka: Settings) ->
     with running(SwapperService(settings)):
         wait_for(settings, swaps_topic(settings), lambda f: len(results(f)) == 3)
         eventually("committed", lambda: committed(settings, 0).offset == 5)
-    assert committed(settings, 0).metadata == CLEAN
+    assert Mark.read(committed(settings, 0).metadata) == Mark(clean=True)
     feeder.stream("j/1", 2, 0)
     with running(SwapperService(settings)):
         found = wait_for(settings, swaps_topic(settings), lambda f: len(results(f)) >= 5)

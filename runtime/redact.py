@@ -1,0 +1,32 @@
+"""Taking secrets out of free text: libraries fill reasons and stacks of errors with URLs and headers."""
+
+from __future__ import annotations
+
+import re
+
+from runtime.logs import HIDDEN
+
+_CUT = " […] "
+_NAME = r"[\w.-]*(?:passw|secret|token|credential|(?:api|access|private)[_-]?key|signature|jaas)[\w.-]*"
+_QUOTED_OR_WORD = r"(?:b?'[^']*'|b?\"[^\"]*\"|[^\s,;&'\")\]}]+)"
+_HEADER = r"(authorization['\"]?\s*[:=]\s*['\"]?)[^'\"\n]+"
+_PATTERNS = (
+    (re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?(?:-----END [^-]*-----|\Z)", re.S), HIDDEN),
+    (re.compile(r"(\w[\w+.-]*://)[^/\s:@]*:[^/\s@]*@"), rf"\1{HIDDEN}@"),
+    (re.compile(_HEADER, re.I), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._~-]{8,}=*", re.I), rf"\1 {HIDDEN}"),
+    (re.compile(rf"({_NAME}['\"]?\s*[=:]\s*){_QUOTED_OR_WORD}", re.I), rf"\1{HIDDEN}"),
+)
+"""PEM keys, user:password in URLs, Authorization headers, bearer tokens, and NAME=value or NAME: value where
+the name smells of a secret, in query strings too."""
+
+
+def redacted(text: str, most: int) -> str:
+    """The text without what looks like a secret, and of at most `most` characters: the middle goes first,
+    since the beginning says where and the end says what."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    if len(text) <= most:
+        return text
+    head = most // 3
+    return text[:head] + _CUT + text[len(text) - (most - head - len(_CUT)) :]
