@@ -150,7 +150,7 @@ class _Muxer:
             tag = source.codec_context.codec_tag
             if self._container == "avi" and source.codec_context.name == "h264":
                 self._filter = BitStreamFilterContext("h264_mp4toannexb", source, stream)
-        if tag == "hvc1" and self._container != "ts":
+        if source.codec_context.name == "prores" or (tag == "hvc1" and self._container != "ts"):
             stream.codec_context.codec_tag = tag
         if self._plan.rate[0] > 0 and self._plan.rate[1] > 0:
             stream.codec_context.framerate = Fraction(*self._plan.rate)
@@ -162,7 +162,7 @@ class _Muxer:
     def _describe(self, output: OutputContainer, video: VideoStream) -> None:
         kept = self._holds.tags
         for key, value in self._plan.metadata.items():
-            if key in _BRANDS:
+            if key.lower() in _BRANDS:
                 continue
             if kept is None or key.lower() in kept:
                 output.metadata[key] = value

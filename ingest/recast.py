@@ -44,6 +44,13 @@ def formats(video: VideoFormat, spec: JobSpec, mirrored: bool = False) -> tuple[
     return given, target if name == target.pixel_format else target.model_copy(update={"pixel_format": name})
 
 
+def coarsened(given: VideoFormat, travels: VideoFormat, frames: int) -> dict[str, int]:
+    """The warning of frames that lose chroma for the sake of their alpha."""
+    before, after = given.pixels, travels.pixels
+    lost = after.chroma_x > before.chroma_x or after.chroma_y > before.chroma_y
+    return {"chroma_reduced": frames} if after.alpha and lost else {}
+
+
 def target_format(video: VideoFormat, spec: PlanSpec, mirrored: bool = False) -> VideoFormat:
     """The format in which frames of `video` travel by `spec`; `video` itself where nothing is asked for."""
     turned = video.rotation if spec.upright or mirrored else 0

@@ -15,7 +15,7 @@ from ingest.decode import InputDecoder
 from ingest.open import open_input
 from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
-from ingest.recast import formats
+from ingest.recast import coarsened, formats
 from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
 from ingest.streams import Delivery, FrameRun, StreamSender
@@ -193,5 +193,5 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
         tracks=found.sides.tracks,
         metadata=found.metadata,
         chapters=found.chapters,
-        warnings=dict(found.warnings),
+        warnings=dict(found.warnings) | coarsened(given, video, len(timeline.pts)),
     )

@@ -1,4 +1,4 @@
-"""A file through scan, plan, decoder, encoder and join, as the services do it, but without Kafka or a swap."""
+"""A file through scan, plan, decoder, encoder and join, as the services do it, without Kafka and swap."""
 
 from __future__ import annotations
 
