@@ -20,6 +20,8 @@ from av.container import InputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
+from ingest.codecs import CodecWatch
+from ingest.edits import misread_edits
 from ingest.head import Head
 from ingest.open import open_input
 from ingest.packets import correct, decoded_frames, packets_of, use_one_thread
@@ -87,8 +89,11 @@ class _Scanner:
         head = self._head
         with open_input(self._path, self._limits) as container:
             stream = video_stream(container)
+            self._check_edits(container)
             summary = self._read(container, stream)
             metadata = dict(container.metadata)
+            if head.loop is not None:
+                metadata["loop"] = str(head.loop)
             chapters = _chapters(container)
             picture = stream.index  # a stream of a closed container tells nothing
         mends = self._mends(picture)
@@ -128,10 +133,16 @@ class _Scanner:
                 f"input.seconds allows {self._limits.seconds:g}"
             )
 
+    def _check_edits(self, container: InputContainer) -> None:
+        local = container.name.startswith("file:") and "mov" in container.format.name.split(",")
+        if local and (why := misread_edits(container.name.removeprefix("file:"))):
+            raise InputError(f"input {self._path}: {why}, which is not supported")
+
     # Reading
 
     def _read(self, container: InputContainer, stream: VideoStream) -> SidesSummary:
         writer = SidesWriter(self._sides, _others(container, stream))
+        watch = CodecWatch(stream.codec_context.name if self._head.mpeg else "")
         for place, packet in enumerate(packets_of(container)):
             self._alive()
             if packet is None:
@@ -144,6 +155,11 @@ class _Scanner:
                 writer.write(packet)
                 continue
             self.warnings["corrupt_packets"] += packet.is_corrupt
+            if (other := watch.change(memoryview(packet))) is not None:
+                raise InputError(
+                    f"input {self._path}: its picture changes from {stream.codec_context.name} to {other}; "
+                    "one codec is supported"
+                )
             self._packets.append(
                 _Packet(
                     packet.pts,
@@ -165,7 +181,10 @@ class _Scanner:
         if clock is None:
             base = packet.time_base or Fraction(1, 90_000)
             clock = self._clocks[packet.stream_index] = Clock(base, packet.stream.type)
-        clock.add(packet.pts, packet.dts, packet.duration or 0, place)
+        if packet.is_discard:  # hidden by an edit list, at a time that another is shown at
+            clock.add(None, None, 0, place)
+        else:
+            clock.add(packet.pts, packet.dts, packet.duration or 0, place)
 
     def _mends(self, picture: int) -> dict[int, Mend] | None:
         """What is wrong with the clocks, by stream."""
@@ -231,7 +250,8 @@ class _Scanner:
                 ticks.append(frame.pts)
                 last = frame.duration or 0
         dts = [packet.dts for packet in self._packets]
-        if mend is None and len(dts) == len(ticks) and ticks.count(None) > max(len(ticks) // 2, dts.count(None)):
+        untimed = max(len(ticks) // 2, dts.count(None))
+        if mend is None and len(dts) == len(ticks) and ticks.count(None) > untimed:
             ticks = list(dts)
         if None in ticks:
             last = 0  # guessed from the times that are there
