@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.checkpoint import FrameRange
-from schemas.errors import MalformedRecordError
+from schemas.errors import FramesLostError, MalformedRecordError
 from schemas.frames import FrameBatch, RangeRef, StreamAbort, StreamEnd, StreamStart
 from schemas.record import Message, Record
 from schemas.swaps import SwapBatch
 
 REMEMBERED = 100_000
 """Finished streams kept in memory, so that late duplicates of them are recognised."""
+
+
+EVER = (-(1 << 62), 1 << 62)
+"""A span that leaves nothing out."""
 
 
 class Side(StrEnum):
@@ -62,11 +66,16 @@ class StreamState:
     first: dict[Side, int] = field(default_factory=dict)
     """Smallest offset of the stream's records on each side."""
     range: RangeRef | None = None
-    """Replay: where the frames are; who owns the join brings them by `accept`."""
+    """Where its frames are read from, by who owns the join, once their patches are here: another stream's
+    in a replay, its own if they were let go. None: they come along with the topic."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Of its frame batches not handed out yet, by sequence number."""
     batches: tuple[int, int] | None = None
     """Smallest and largest offset of its frame batches."""
     written_ms: int = 0
     """Kafka's time of the first of them."""
+    reached: int = -1
+    """Frames that were read one after the other from the topic; -1 until the stream's start was."""
 
     @property
     def complete(self) -> bool:
@@ -92,12 +101,67 @@ class StreamState:
         if batch.record.seq >= self.next_seq:
             self.frames.setdefault(batch.record.seq, batch)
 
-    def note(self, offset: int, written_ms: int) -> None:
+    @property
+    def replayed(self) -> bool:
+        """Whether its frames are another stream's."""
+        return self.range is not None and self.range.source != self.key.stream
+
+    @property
+    def all_read(self) -> bool:
+        """Nothing of it has to be read any more."""
+        if self.end is None or self.start is None:
+            return False
+        swapped = max({seq + m.record.count for seq, m in self.swaps.items()} | {self.next_seq})
+        return min(swapped, self.end.count if self.replayed else self.reached) >= self.end.count
+
+    @property
+    def overtaken(self) -> bool:
+        """Later patches are here, those that come next are not: they do not just take long."""
+        return self.next_seq not in self.swaps and any(seq > self.next_seq for seq in self.swaps)
+
+    def follow(self, record: Record) -> None:
+        """A record of the stream was read from the frames topic, where each run of its order lies from start to
+        end. Raises FramesLostError if frames before it were not there."""
+        begin, end = self.reached, self.reached
+        if isinstance(record, StreamStart):
+            end = max(end, 0)
+        elif isinstance(record, FrameBatch):
+            begin, end = record.seq, max(end, record.seq + len(record))
+        elif isinstance(record, StreamEnd) and not self.replayed:
+            begin = record.count
+        if begin > self.reached:
+            raise FramesLostError(
+                f"{self.key.stream}: frames {max(self.reached, 0)} to {begin} are no longer in Kafka"
+            )
+        self.reached = end
+
+    def note(self, seq: int, offset: int, written_ms: int) -> None:
         """A batch of frames lies at `offset` of the topic."""
+        if seq >= self.next_seq:
+            self.offsets.setdefault(seq, offset)
         low, high = self.batches or (offset, offset)
         if self.batches is None:
             self.written_ms = written_ms
         self.batches = min(low, offset), max(high, offset)
+
+    def let_go(self, topic: str) -> None:
+        """Drop the frames in memory; they are read again from `topic` when their patches are here."""
+        self.frames.clear()
+        self.range = RangeRef(
+            job=self.job,
+            stream=self.key.stream,
+            epoch=self.key.epoch,
+            topic=topic,
+            partition=self.partition,
+            first_offset=self.first.get(Side.FRAMES, 0),
+            last_offset=-1,
+            source=self.key.stream,
+            source_epoch=self.key.epoch,
+            start=EVER[0],
+            end=EVER[1],
+            count=EVER[1],
+            context=0,
+        )
 
     def frame_range(self, topic: str) -> FrameRange | None:
         """Where its batches lie, once it has ended; None for a replay, which has none of its own."""
@@ -148,6 +212,8 @@ class StreamState:
             del self.frames[seq]
         for seq in [s for s in self.swaps if s < self.next_seq]:
             del self.swaps[seq]
+        for seq in [s for s in self.offsets if s < self.next_seq]:
+            del self.offsets[seq]
 
 
 class Join:
@@ -181,6 +247,20 @@ class Join:
         """Bytes of frames held."""
         return sum(state.held for state in self._streams.values())
 
+    def let_go(self, topic: str, most: int) -> None:
+        """Drop frames that wait for patches, of the largest streams first, until at most `most` bytes are
+        held or all that is held can be encoded now."""
+        idle = [s for s in self._streams.values() if s.frames and not s.ready]
+        for state in sorted(idle, key=lambda s: -s.held):
+            if self.held <= most:
+                return
+            state.let_go(topic)
+
+    @property
+    def starving(self) -> bool:
+        """Patches wait for frames that have not been read yet."""
+        return any(state.wanting and state.range is None for state in self._streams.values())
+
     def add(
         self, side: Side, partition: int, offset: int, message: Message[Record], written_ms: int = 0
     ) -> None:
@@ -193,8 +273,9 @@ class Join:
             return
         state.first.setdefault(side, offset)
         if isinstance(record, FrameBatch):
-            state.note(offset, written_ms)
-            state.accept(Message(record, message.body))
+            state.note(record.seq, offset, written_ms)
+            if state.range is None:
+                state.accept(Message(record, message.body))
         elif isinstance(record, SwapBatch):
             if record.seq >= state.next_seq:
                 state.swaps.setdefault(record.seq, Message(record, message.body))
@@ -238,6 +319,15 @@ class Join:
         self._closed[key.stream] = max(key.epoch, self._closed.pop(key.stream, -1))
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
+
+    def closed(self, key: StreamKey) -> bool:
+        """Whether the stream is done with in this epoch or a later one."""
+        return key.epoch <= self._closed.get(key.stream, -1)
+
+    @property
+    def positions(self) -> dict[tuple[Side, int], int]:
+        """The next offset to read of each partition that was read from."""
+        return dict(self._position)
 
     def discarded(self) -> list[StreamKey]:
         """Streams that were aborted or replaced by a higher epoch since the last call."""

@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import Message as KafkaMessage
 from prometheus_client import Counter, Gauge
 
+from assembler import losses
 from assembler.finish import FinishService
 from assembler.join import Join, Side, StreamKey, StreamState
 from assembler.membership import PairedConsumer
@@ -29,8 +30,9 @@ from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
-from schemas.errors import BrokerError, FacestreamError, FramesLostError, RecordError
-from schemas.events import Failed, Progress, Role
+from schemas.errors import BrokerError, FacestreamError, FramesLostError, RecordError, StoreError
+from schemas.events import STREAM_WAITS, Failed, Progress, Role, Warned
+from schemas.frames import RangeRef
 from schemas.job import JobSpec, Lane
 from schemas.record import Record, decode, encode
 
@@ -45,8 +47,10 @@ OFFSETS_SECONDS = 5.0
 SPEC_SECONDS = 20.0
 """A stream whose job stays unknown for so long is skipped."""
 REJOIN_SECONDS = 10.0
-STUCK_SECONDS = 60.0
+NAMED_SECONDS = 60.0
 """A stream that waits so long for the same sequence number is named in the log."""
+LOSSES_SECONDS = 15.0
+"""How often to look whether records were deleted before they were read."""
 
 _FRAMES = Counter("facestream_assembler_frames", "Frames encoded", registry=REGISTRY)
 _SEGMENTS = Counter("facestream_assembler_segments", "Segments committed", registry=REGISTRY)
@@ -83,10 +87,12 @@ class AssemblerService:
         self._topics = settings.topic_set
         self._tasks: dict[StreamKey, SegmentTask] = {}
         self._leaving: list[SegmentTask] = []
-        self._replays: dict[StreamKey, RangeReader] = {}
-        """Readers of the streams whose frames lie in the topic as another stream's."""
+        self._readers: dict[StreamKey, RangeReader] = {}
+        """Of streams whose frames are read once their patches are here."""
         self._waiting: dict[StreamKey, _Waiting] = {}
-        self._next_report = self._next_offsets = self._rejoin_after = 0.0
+        self._next_report = self._next_offsets = self._next_losses = self._rejoin_after = 0.0
+        self._last_swaps = 0.0
+        """When patches of any stream were last read."""
         self._draining = self._started = False
         self.rejoined = 0
         """Times that the group was joined again after a refusal."""
@@ -125,9 +131,10 @@ class AssemblerService:
     def step(self, timeout: float) -> None:
         """One turn: read records, feed the encoders, commit what is done."""
         try:
-            self._read(min(timeout, BUSY_SECONDS) if self._tasks or self._replays else timeout)
+            self._read(min(timeout, BUSY_SECONDS) if self._tasks or self._readers else timeout)
             self._feed()
             self._settle()
+            self._look_for_losses()
             self._commit_offsets()
         except BrokerError as error:
             if self._clock() < self._rejoin_after:
@@ -152,7 +159,7 @@ class AssemblerService:
             return
         if self._finish is not None:
             self._finish.close()
-        self._drop_tasks([*self._tasks, *self._replays])
+        self._drop_tasks([*self._tasks, *self._readers])
         self._consumer.close()
         _discard(self._outbox)
         for task in self._leaving:
@@ -176,7 +183,7 @@ class AssemblerService:
         """
         self._rejoin_after = self._clock() + REJOIN_SECONDS
         self.rejoined += 1
-        self._drop_tasks([*self._tasks, *self._replays])
+        self._drop_tasks([*self._tasks, *self._readers])
         self._consumer.close()
         _discard(self._outbox)
         self._join = Join()
@@ -202,6 +209,7 @@ class AssemblerService:
     def _skip_finished(self) -> None:
         """After an assignment: what others finished before us is not done again."""
         self._consumer.gained = False
+        self._next_losses = 0.0
         for stream, record in read_table(self._settings, self._topics.checkpoints, "assembler").items():
             if isinstance(record, Checkpoint):
                 self._close(StreamKey(stream, record.epoch))
@@ -215,21 +223,47 @@ class AssemblerService:
         if partition not in self._consumer.assigned:
             return
         try:
-            record = decode(value if isinstance(value, bytes) else b"")
-            self._join.add(side, partition, offset, record, message.timestamp()[1])
+            read = decode(value if isinstance(value, bytes) else b"")
+            self._join.add(side, partition, offset, read, message.timestamp()[1])
+            self._follow(side, read.record)
         except RecordError as error:
             self._join.skip(side, partition, offset)
             _log.error(
                 "bad_record", topic=message.topic(), partition=partition, offset=offset, reason=str(error)
             )
 
+    def _follow(self, side: Side, record: Record) -> None:
+        """Notice what is missing before a record."""
+        if side is Side.SWAPS:
+            self._last_swaps = self._clock()
+            return
+        state = self._join.get(StreamKey(record.stream, record.epoch))
+        if state is None:
+            return
+        try:
+            state.follow(record)
+        except FramesLostError as error:
+            self._fail(state.key, state.job, error)
+
+    def _look_for_losses(self) -> None:
+        """Have streams released again of which records were deleted unread."""
+        if self._clock() < self._next_losses or not self._consumer.assigned:
+            return
+        self._next_losses = self._clock() + LOSSES_SECONDS
+        for loss in list(losses.find(self._settings, self._consumer, self._join)):
+            self._fail(loss.key, loss.job, loss.error)
+
     def _hold_back(self) -> None:
         """Keep the frames in memory below the bound."""
         held, bound = self._join.held, self._settings.limits.assembler_bytes
         _HELD.set(held)
+        if held > bound and self._join.starving:
+            # what is held waits for a swapper, what could go on lies behind it: make room
+            self._join.let_go(self._consumer.topics[Side.FRAMES], bound // 2)
+            held = self._join.held
         if held > bound or self._draining:
             self._consumer.pause_frames(True)
-        elif held < bound // 2:
+        elif held <= bound // 2:
             self._consumer.pause_frames(False)
 
     # -- encoding ----------------------------------------------------------------------------------
@@ -243,18 +277,28 @@ class AssemblerService:
                 self._fail(state.key, state.job, error)
 
     def _fetch(self, state: StreamState) -> None:
-        """Frames of a replay, once their patches are here: nothing waits in memory for a swapper."""
-        if state.range is None:
+        """Frames that do not come along with the topic, once their patches are here."""
+        if state.range is None or not state.wanting:
             return
-        reader = self._replays.get(state.key)
+        reader = self._readers.get(state.key) or self._open_range(state, state.range)
         if reader is None:
-            reader = RangeReader(self._settings.kafka, "assembler", state.range)
-            self._replays[state.key] = reader
+            return
         while state.wanting and self._join.held <= self._settings.limits.assembler_bytes:
             batch = reader.poll(0)
             if batch is None:
                 return
             state.accept(batch)
+
+    def _open_range(self, state: StreamState, ref: RangeRef) -> RangeReader | None:
+        """None for a stream of ours whose next frames have not been seen yet."""
+        seq = 0
+        if ref.source == state.key.stream:
+            seq = state.next_seq
+            if seq not in state.offsets:
+                return None
+            ref = ref.model_copy(update={"first_offset": state.offsets[seq]})
+        reader = self._readers[state.key] = RangeReader(self._settings.kafka, "assembler", ref, seq)
+        return reader
 
     def _feed_stream(self, state: StreamState) -> None:
         task = self._tasks.get(state.key)
@@ -320,7 +364,7 @@ class AssemblerService:
         _log.error("stream_failed", stream=key.stream, epoch=key.epoch, reason=str(error))
         failed = Failed(
             job=job, stream=key.stream, epoch=key.epoch, role=Role.ASSEMBLER, reason=reason,
-            exit_code=error.exit_code,
+            exit_code=error.exit_code, retryable=isinstance(error, StoreError | FramesLostError),
         )  # fmt: skip
         offsets = self._consumer.offsets(self._join.committable())
         with self._outbox.transaction(offsets, self._consumer.group()):
@@ -350,7 +394,7 @@ class AssemblerService:
     def _drop_tasks(self, keys: list[StreamKey]) -> None:
         for key in keys:
             self._waiting.pop(key, None)
-            if (reader := self._replays.pop(key, None)) is not None:
+            if (reader := self._readers.pop(key, None)) is not None:
                 reader.close()
             if (task := self._tasks.pop(key, None)) is not None:
                 task.cancel()
@@ -386,13 +430,28 @@ class AssemblerService:
         self._events.send(self._topics.events, encode(event), key=event.job)
 
     def _watch(self, state: StreamState, now: float) -> None:
-        """Name a sequence number that is missing for too long."""
+        """Name a sequence number that is missing for too long; tell control if that lasts. As long as patches
+        of other streams come, it may just not be this one's turn, unless later ones of its own are here."""
+        held_back = self._consumer.paused and state.next_seq not in state.frames
+        if state.complete or state.ready or held_back:
+            self._waiting.pop(state.key, None)
+            return
         waiting = self._waiting.get(state.key)
         if waiting is None or waiting.seq != state.next_seq:
             self._waiting[state.key] = _Waiting(state.next_seq, now)
-        elif now - waiting.since > STUCK_SECONDS and not waiting.named:
+            return
+        waited = now - (waiting.since if state.overtaken else max(waiting.since, self._last_swaps))
+        if waited > NAMED_SECONDS and not waiting.named:
             waiting.named = True
             _log.warning("stream_waits", stream=state.key.stream, missing=state.missing())
+        if waited > self._settings.limits.stuck_seconds:
+            waiting.since = now
+            self._tell(
+                Warned(
+                    job=state.job, stream=state.key.stream, epoch=state.key.epoch, role=Role.ASSEMBLER,
+                    name=STREAM_WAITS, detail=state.missing(),
+                )
+            )  # fmt: skip
 
 
 def _discard(outbox: TransactionalOutbox) -> None:

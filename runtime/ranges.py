@@ -25,14 +25,15 @@ _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # noqa:
 class RangeReader:
     """The batches of one RangeRef, in order, as those of its own stream. One thread calls it.
 
+    `seq` is the number of the first frame to give out. With a last offset of -1 the stream may still grow.
     Records of other streams between them are passed over, and so are batches that were sent twice.
     """
 
-    def __init__(self, kafka: KafkaSettings, role: str, ref: RangeRef) -> None:
+    def __init__(self, kafka: KafkaSettings, role: str, ref: RangeRef, seq: int = 0) -> None:
         self._ref = ref
         self._next = ref.first_offset
         """Offset that is read next."""
-        self._seq = 0
+        self._seq = seq
         """Sequence number that comes next; the source's and ours are the same."""
         self._consumer = reader(kafka, role)
         with translated(f"reading {self._named()}"):
@@ -71,7 +72,7 @@ class RangeReader:
 
     def _take(self, raw: KafkaMessage) -> Message[FrameBatch] | None:
         ref, offset = self._ref, cast(int, raw.offset())
-        if offset > ref.last_offset:
+        if offset > ref.last_offset >= 0:
             raise FramesLostError(f"{self._named()} ends after {self._seq} of {ref.count} frames")
         self._next = offset + 1
         message = decode(cast(bytes, raw.value()))
@@ -93,6 +94,8 @@ class RangeReader:
         if error.code() in _GONE:
             raise FramesLostError(f"{self._named()} has left the topic from offset {self._next} on")
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (public constant)
+            if self._ref.last_offset < 0:
+                return
             raise FramesLostError(f"{self._named()} lies past the end of the topic")
         if error.fatal() or not error.retriable():
             raise broker_error(f"reading {self._named()}", Exception(error))

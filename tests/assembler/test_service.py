@@ -278,6 +278,34 @@ def test_frames_above_the_memory_bound_wait_in_kafka(kafka: Settings, feed: Feed
     assert len({c.stream for c in found}) == 12
 
 
+def test_a_stream_without_patches_does_not_hold_up_the_others_of_its_partition(
+    kafka: Settings, feed: Feed, tmp_path: Path
+) -> None:
+    bound = VIDEO.frame_bytes * 12
+    limits = kafka.limits.model_copy(update={"assembler_bytes": bound})
+    small = kafka.model_copy(update={"limits": limits})
+    feed.job(spec_of("stuck", tmp_path))
+    logs = {segment: make_stream("stuck", segment, first=12 * segment) for segment in range(11)}
+    seen: list[int] = []
+    with assembling(small, "one", finish=False) as service:
+        for log in logs.values():
+            feed.write(log, 2, "f")
+        for segment in range(1, 11):
+            feed.write(logs[segment], 2, "s")
+        eventually(
+            "the other ten are done",
+            lambda: seen.append(service.held) or len(records_on(kafka, kafka.topic_set.checkpoints)) == 10,
+        )
+        assert service.streams == (1, 0)
+        feed.write(logs[0], 2, "s")
+        found = await_records(kafka, kafka.topic_set.checkpoints, "checkpoint", 11)
+        seen.append(service.held)
+    assert max(seen) <= bound + 5 * VIDEO.frame_bytes  # one batch more
+    (last,) = [c for c in found if c.stream == "stuck/0"]
+    shown = segment_pictures(kafka, last.object)
+    assert all(same(picture, patched(number)) for number, picture in enumerate(shown))
+
+
 def test_a_fenced_assembler_forgets_what_it_held_and_begins_anew(
     kafka: Settings, feed: Feed, tmp_path: Path
 ) -> None:
