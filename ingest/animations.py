@@ -19,6 +19,8 @@ from av.container import Flags
 HEAD_BYTES = 1 << 16
 """Of a file, among which its loop count is looked for."""
 _TICK = Fraction(1, 1000)
+_WITH_ALPHA, _OPAQUE = ("rgba", "rawvideo", "rgba"), ("rgb24", "ffv1", "bgr0")
+"""Pillow's format, lossless codec, its format."""
 _LOOPS = b"NETSCAPE2.0\x03\x01"
 
 
@@ -95,16 +97,18 @@ class WebpStream:
 
     def _make(self) -> Generator[None]:
         image = self._image
-        form = "rgba" if image.mode == "RGBA" else "rgb24"
+        # Matroska takes raw pictures of one kind of RGB only
+        given, codec, form = _WITH_ALPHA if image.mode == "RGBA" else _OPAQUE
         output = av.open(_Sink(self._made), "w", format="matroska", container_options={"live": "1"})
         output.flags = int(output.flags) | cast(int, Flags.bitexact.value)  # no tags
-        stream = output.add_stream("rawvideo")
+        stream = output.add_stream(codec)
+        assert isinstance(stream, av.VideoStream)
         stream.width, stream.height, stream.pix_fmt = *image.size, form
         stream.codec_context.time_base = _TICK
         at = 0
         for number in range(image.n_frames):
             image.seek(number)
-            frame = av.VideoFrame.from_ndarray(np.asarray(image), format=form)
+            frame = av.VideoFrame.from_ndarray(np.asarray(image), format=given).reformat(format=form)
             frame.pts, frame.time_base = at, _TICK
             for packet in stream.encode(frame):
                 packet.duration = image.info["duration"]
