@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from assembler.convert import FilterChain, converter
 from assembler.encoders import PLAIN, EncoderChoice, Target, choose, configure, limited
 from assembler.timing import reorder_depth
 from runtime.payload import frame_planes
-from schemas.errors import EncoderError
+from schemas.errors import EncoderError, StoreError
 from schemas.frames import Rational, VideoFormat
 from schemas.job import EncodeSpec
 from schemas.pixels import pixel_format
@@ -215,6 +216,10 @@ def _conversion(choice: EncoderChoice, coded: VideoFormat, tick: Fraction) -> Fi
     return converter(coded, result, tick) if result != coded else None
 
 
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+"""Errors of the disk, not of the encoder: the same segment may be written later, or elsewhere."""
+
+
 class _translated:  # noqa: N801 (reads as a verb)
     """Turns PyAV's errors into EncoderError with the encoder's name."""
 
@@ -227,5 +232,7 @@ class _translated:  # noqa: N801 (reads as a verb)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, OSError) and error.errno in _DISK:
+            raise StoreError(f"the segment could not be written: {error.strerror}") from error
         if isinstance(error, (OSError, ValueError)):
             raise EncoderError(f"{self._name}: {str(error).splitlines()[0]}") from error

@@ -120,8 +120,8 @@ class StreamState:
         return self.next_seq not in self.swaps and any(seq > self.next_seq for seq in self.swaps)
 
     def follow(self, record: Record) -> None:
-        """A record of the stream was read from the frames topic, where each run of its order lies from start to
-        end. Raises FramesLostError if frames before it were not there."""
+        """A record of the stream was read from the frames topic, where each run of it lies from start to end.
+        Raises FramesLostError if frames before it were not there."""
         begin, end = self.reached, self.reached
         if isinstance(record, StreamStart):
             end = max(end, 0)

@@ -92,6 +92,26 @@ class PairedConsumer:
             with translated("pausing frames"):
                 (self._consumer.pause if self._paused else self._consumer.resume)(frames)
 
+    @property
+    def paused(self) -> bool:
+        """Whether frames are not fetched now."""
+        return self._paused
+
+    def first_offsets(self) -> dict[tuple[Side, int], int]:
+        """The first offset that is left of each partition held. Raises BrokerError."""
+        return {
+            (side, number): kafka.bounds(self._consumer, topic, number)[0]
+            for side, topic in self.topics.items()
+            for number in sorted(self._assigned[side])
+        }
+
+    def committed(self) -> dict[tuple[Side, int], int]:
+        """The group's committed offset of each partition held; 0 where there is none. Raises BrokerError."""
+        places = [TopicPartition(t, n) for side, t in self.topics.items() for n in self._assigned[side]]
+        with translated("reading committed offsets"):
+            found = self._consumer.committed(places, timeout=10) if places else []
+        return {(self._sides[p.topic], p.partition): max(p.offset, 0) for p in found}
+
     def offsets(self, committable: dict[tuple[Side, int], int]) -> list[TopicPartition]:
         """Offsets of the partitions held, for a commit."""
         return [

@@ -110,6 +110,8 @@ class SegmentTask:
             pass
         except FacestreamError as error:
             self.outcome = error
+        except OSError as error:
+            self.outcome = StoreError(f"the segment could not be written: {error}")
         except Exception as error:
             _log.exception("segment_crashed", stream=self.key.stream)
             self.outcome = EngineError(f"assembler: {type(error).__name__}: {error}")
