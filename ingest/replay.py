@@ -41,6 +41,8 @@ def replay_plan(
     """
     cut = _cut(old, spec)
     done = {checkpoint.segment: checkpoint for checkpoint in finish.segments}
+    if finish.spec.plan.split == "scenes":
+        old = old.model_copy(update={"segments": _as_cut(old, done)})
     kept = [s for s in old.segments if s.first < cut.last and s.first + s.frames > cut.first]
     segments = [_segment(segment, index, cut) for index, segment in enumerate(kept)]
     ranges = [
@@ -98,6 +100,28 @@ def _cut(old: Plan, spec: JobSpec) -> _Cut:
             f"{_seconds(end - begin, base)}: its picture lasts {_seconds(shown - begin, base)}"
         )
     return _Cut(first, last, start, end, 0 if trim_start is None else -start)
+
+
+def _as_cut(old: Plan, done: dict[int, Checkpoint]) -> list[Segment]:
+    """The segments as decoding has cut them."""
+    firsts = [segment.first for segment in old.segments]
+    for index, checkpoint in done.items():
+        if index and checkpoint.pts:
+            firsts[index] = bisect_left(old.pts, checkpoint.pts[0])
+    ends = [*firsts[1:], len(old.pts)]
+    shown = old.pts[-1] + old.duration[-1]
+    return [
+        segment.model_copy(
+            update={
+                "first": first,
+                "frames": end - first,
+                "context": segment.context if first == segment.first else 0,
+                "start": old.pts[first],
+                "end": old.pts[end] if end < len(old.pts) else shown,
+            }
+        )
+        for segment, first, end in zip(old.segments, firsts, ends, strict=True)
+    ]
 
 
 def _keys(keys: list[int], cut: _Cut) -> list[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import Message
 
 from ingest.decode import DecodedFrame
+from ingest.scenes import CutFinder
 from runtime.outbox import OnDelivery, Outbox
 from runtime.payload import BatchBase, Packer, PayloadEncoder
 from runtime.settings import Settings
@@ -32,25 +33,58 @@ class FrameRun:
     """The frames of one decode pass, handed out segment by segment.
 
     The context frames of a segment are the last frames of the one before, so they are kept; nothing
-    else is.
+    else is. `windows`: where segments may begin sooner than planned, at a scene cut (`ingest.scenes`).
     """
 
-    def __init__(self, frames: Iterator[DecodedFrame], context: int) -> None:
+    def __init__(
+        self, frames: Iterator[DecodedFrame], context: int, windows: Mapping[int, range] | None = None
+    ) -> None:
         self._frames = frames
         self._recent: deque[DecodedFrame] = deque(maxlen=context)
         self._ahead: DecodedFrame | None = None
+        self._windows = windows or {}
+        self._starts: dict[int, int] = {}
+        """Numbers of the first frames of segments, where that has been decided."""
+
+    def placed(self, segment: Segment) -> Segment:
+        """The segment as it begins, decoding up to there; where it ends shows when it gets there. At a cut
+        no frame of the scene before travels with it."""
+        window = self._windows.get(segment.index)
+        if window and segment.index not in self._starts:
+            for _ in self._until(segment.first, window, segment.index):
+                pass
+        first = self._starts.get(segment.index, segment.first)
+        if first == segment.first:
+            return segment
+        frames = segment.first + segment.frames - first
+        return segment.model_copy(update={"first": first, "frames": frames, "context": 0})
+
+    def end(self, segment: Segment) -> int:
+        """Number of the frame after the last; known for sure once the segment was handed out."""
+        return self._starts.get(segment.index + 1, segment.first + segment.frames)
 
     def of(self, segment: Segment) -> Iterator[DecodedFrame]:
-        """Context and frames of a segment, in order; segments must be asked for in order."""
-        first, last = segment.first - segment.context, segment.first + segment.frames
+        """Context and frames of a placed segment, in order; segments must be asked for in order."""
+        first = segment.first - segment.context
         yield from [frame for frame in self._recent if frame.ordinal >= first]
-        while (frame := self._next()) is not None:
-            if frame.ordinal >= last:
-                self._ahead = frame
-                return
-            self._recent.append(frame)
+        following = segment.index + 1
+        window = self._windows.get(following, range(0))
+        for frame in self._until(segment.first + segment.frames, window, following):
             if frame.ordinal >= first:
                 yield frame
+
+    def _until(self, end: int, window: range, following: int) -> Iterator[DecodedFrame]:
+        """Frames up to where segment `following` begins: at a cut in the window, else at `end`."""
+        finder = CutFinder() if window else None
+        while (frame := self._next()) is not None:
+            at = frame.ordinal
+            seen = finder is not None and at >= window.start - 1 and finder.is_cut(frame.frame)
+            if at >= end or (seen and at in window):
+                self._ahead = frame
+                break
+            self._recent.append(frame)
+            yield frame
+        self._starts[following] = min(frame.ordinal, end) if frame is not None else end
 
     def _next(self) -> DecodedFrame | None:
         frame, self._ahead = self._ahead, None
@@ -111,11 +145,11 @@ class StreamSender:
 
     def send(self, release: SegmentRelease, run: FrameRun, warnings: Counter[str]) -> None:
         """Send one segment. `warnings`: filled by the decoder meanwhile; what is new goes into the end."""
-        segment = self._plan.segments[release.segment]
+        segment = run.placed(self._plan.segments[release.segment])
         stream = stream_id(self._order.job, segment.index)
         before = Counter(warnings)
         packer = self._packer(stream, self._start(segment, stream, release.partition))
-        sent, context, end = 0, 0, segment.start
+        sent, context, end = 0, 0, self._plan.pts[segment.first]
         corrupt = 0
         progress = _Progress(self._report, stream)
         for decoded in run.of(segment):
@@ -135,9 +169,10 @@ class StreamSender:
         record = packer.flush()
         if record is not None:
             self._frames(record, stream, release.partition)
-        self.missing += segment.frames - sent
+        missing = run.end(segment) - segment.first - sent
+        self.missing += missing
         new = warnings - before
-        new["frames_missing"] += segment.frames - sent
+        new["frames_missing"] += missing
         new["frames_corrupt"] += corrupt
         new["degraded"] += sum(new[name] for name in DAMAGE)
         self._both(
@@ -170,7 +205,7 @@ class StreamSender:
             epoch=self._order.epoch,
             revision=self._spec.revision,
             segment=segment.index,
-            start=segment.start,
+            start=plan.pts[segment.first],
             end=segment.end,
             time_base=plan.time_base,
             frames=segment.frames,

@@ -18,6 +18,7 @@ from ingest.plan import plan_orders, plan_segments
 from ingest.recast import coarsened, formats
 from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
+from ingest.scenes import windows
 from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
@@ -30,7 +31,7 @@ from schemas.events import Planned, Role, Warned
 from schemas.job import JobSpec
 from schemas.objects import finish_object, plan_object, sides_object
 from schemas.orders import DecodeOrder, FinishOrder, PlanOrder
-from schemas.plan import Plan, Source
+from schemas.plan import Plan, Segment, Source
 from schemas.record import Record, decode, encode
 
 _log = structlog.get_logger("ingest")
@@ -115,8 +116,10 @@ class Worker:
         releases = sorted(order.releases, key=lambda release: release.segment)
         segments = [plan.segments[release.segment] for release in releases]
         warnings: Counter[str] = Counter()
-        first, last = segments[0].first - segments[0].context, segments[-1].first + segments[-1].frames
-        run = FrameRun(decoder.frames(first, last, warnings), max(s.context for s in segments))
+        moves = windows(plan) if order.spec.plan.split == "scenes" else {}
+        first = _decode_from(segments[0], moves.get(segments[0].index))
+        last = segments[-1].first + segments[-1].frames
+        run = FrameRun(decoder.frames(first, last, warnings), max(s.context for s in segments), moves)
         try:
             for release in releases:
                 sender.send(release, run, warnings)
@@ -151,6 +154,12 @@ class Worker:
         if not isinstance(record, kind):
             raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a {kind.KIND}")
         return record
+
+
+def _decode_from(segment: Segment, window: range | None) -> int:
+    """First frame that the first segment of an order needs; a cut shows against the frame before."""
+    context = segment.first - segment.context
+    return max(min(context, window.start - 1), 0) if window else context
 
 
 def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -> Plan:

@@ -65,6 +65,8 @@ class PlanSpec(Model):
 
     segment_seconds: Annotated[float, Field(gt=0, le=60)] = 4.0
     """Target length; a key frame within half of it is preferred as a border."""
+    split: Literal["fixed", "scenes"] = "fixed"
+    """Where no key frame offers a border: at the wished length, or at a scene cut up to half of it sooner."""
     context_frames: Annotated[int, Field(ge=0, le=250)] = 0
     """Frames before a segment that travel with it for the engine's state."""
     payload: PayloadCodec = PayloadCodec.RAW

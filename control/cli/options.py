@@ -61,6 +61,8 @@ def job_options(function: F) -> F:
                          help="How frames travel; default raw here, lossless with --bootstrap."),
             click.option("--segment-seconds", type=click.FloatRange(0.2, 60), default=4.0,
                          show_default=True, help="Length of the parts that are worked on at once."),
+            click.option("--split", type=click.Choice(["fixed", "scenes"]), default="fixed",
+                         show_default=True, help="Parts end at their length, or at a scene cut before."),
             click.option("--on-failure", type=click.Choice([str(p) for p in FailurePolicy]),
                          default="fail", show_default=True,
                          help="What becomes of frames that cannot be swapped."),
@@ -100,7 +102,7 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "payload": payload,
             "upright": not (container and container.rotation),
         }
-        | {key: options[key] for key in ("fps", "scale", "trim_start", "trim_end", "hdr")},
+        | {key: options[key] for key in ("fps", "scale", "trim_start", "trim_end", "hdr", "split")},
         swap={
             "engine": engine.name,
             "face": face,

@@ -122,7 +122,7 @@ def replay_spec(settings: Settings, job: str, options: Mapping[str, Any]) -> Job
         replay=job,
         output=str(options["output"].absolute()),
         swap=swap,
-        plan=old.plan.model_dump() | cut | context,
+        plan=old.plan.model_dump() | {"split": "fixed"} | cut | context,  # its borders stay where they are
         encode=old.encode.model_dump(exclude={"options"}) | {"encoder": encoder} | chosen,
     )
     validate(spec.encode, spec.container)

@@ -91,3 +91,20 @@ def decode_whole(path: Path, video: VideoFormat) -> list[tuple[int | None, str]]
             for frame in container.decode(stream)
             if isinstance(frame, av.VideoFrame)
         ]
+
+
+def make_scenes(path: Path, frames: int, cuts: Sequence[int]) -> Path:
+    """A clip of one group of pictures in which the scene changes with each frame of `cuts`."""
+    shades = [0, *cuts]
+    with av.open(str(path), "w") as output:
+        video = output.add_stream("libx264", rate=25, options={"g": "1000", "sc_threshold": "0"})
+        assert isinstance(video, av.VideoStream)
+        video.width, video.height, video.pix_fmt = 96, 64, "yuv420p"
+        for number in range(frames):
+            scene = sum(number >= first for first in shades)
+            image = picture(number, 96, 64) // 4 + np.uint8(90 * (scene % 3))
+            frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format="yuv420p")
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            output.mux(video.encode(frame))
+        output.mux(video.encode(None))
+    return path
