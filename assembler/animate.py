@@ -22,6 +22,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorPrimaries, ColorRange, ColorTrc
 
 from assembler.convert import Filters, chain, described, full_gray, scaled, source_of
+from assembler.encoders import jpeg_step
 from assembler.mux import Muxed, Part
 from runtime.alpha import copy_alpha, has_alpha
 from schemas.errors import EncoderError
@@ -207,7 +208,7 @@ def _jpeg(target: Path, encode: EncodeSpec, plan: Plan, parts: Sequence[Part], p
     chroma = "420" if pixels.planes == 1 or pixels.chroma_y else "422" if pixels.chroma_x else "444"
     if (pixels.chroma_x, pixels.chroma_y) == (0, 1):
         chroma = "444"
-    step = str(max(2, encode.quality // 6))
+    step = str(jpeg_step(encode))
     matrix = ":out_color_matrix=bt601"
     return _still(
         target, "mjpeg", f"yuvj{chroma}p", {"qmin": step, "qmax": step}, matrix, encode, plan, parts

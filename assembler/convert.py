@@ -101,8 +101,10 @@ def full_gray(video: VideoFormat) -> Filters:
 
 
 def converter(video: VideoFormat, result: VideoFormat, tick: Fraction) -> FilterChain:
-    """Into the pixel format and range of `result`, of the same matrix; the frames come out tagged."""
+    """Into the pixel format, range and matrix of `result`; the frames come out tagged."""
     full = {"tv": "limited", "pc": "full"}.get(result.color_range)
     more = f":out_range={full}" if full else ""
+    if guessed_matrix(result) != guessed_matrix(video):
+        more += f":out_color_matrix={guessed_matrix(result)}"
     form = "format", f"pix_fmts={result.pixel_format}"
     return FilterChain(video, tick, [described(video), scaled(video, more), form, tagged(result)])

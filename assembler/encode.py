@@ -18,7 +18,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from assembler.convert import FilterChain, converter
-from assembler.encoders import PLAIN, EncoderChoice, Target, choose, configure, limited
+from assembler.encoders import PLAIN, EncoderChoice, Target, choose, coded_colour, configure
 from assembler.timing import reorder_depth
 from runtime.payload import frame_planes
 from schemas.errors import EncoderError, StoreError
@@ -209,10 +209,10 @@ def _coded(video: VideoFormat, choice: EncoderChoice) -> VideoFormat:
 
 def _conversion(choice: EncoderChoice, coded: VideoFormat, tick: Fraction) -> FilterChain | None:
     """What turns frames into what the encoder takes; None where it takes them as they are. ProRes takes its
-    tags and field order from the frames, and limited range alone."""
-    result = coded.model_copy(update={"pixel_format": choice.pixel_format})
+    tags and field order from the frames."""
+    result = coded_colour(choice.name, coded.model_copy(update={"pixel_format": choice.pixel_format}))
     if choice.name == "prores_ks":
-        return converter(coded, limited(result), tick)
+        return converter(coded, result, tick)
     return converter(coded, result, tick) if result != coded else None
 
 

@@ -4,7 +4,7 @@ Sizes: H.264, HEVC and AV1 count in whole chroma samples. Pictures of 4:2:0 or 4
 padded by one row or column, which repeats the edge (two rows more where fields are coded); 4:4:4, VP9,
 ProRes and FFV1 keep any size.
 
-ProRes is limited range by definition: full range is converted, in 10 bit.
+ProRes is limited range by definition: full range is converted, in 10 bit. Motion JPEG is BT.601 in full range.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import av
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from schemas.containers import CONTAINERS, ENCODER_TABLE, refusal, stored_as
+from schemas.containers import CONTAINERS, ENCODER_TABLE, is_picture, refusal, stored_as
 from schemas.errors import EncoderError, UsageError
 from schemas.frames import VideoFormat
 from schemas.job import EncodeSpec
@@ -114,22 +114,20 @@ def choose(spec: EncodeSpec, video: VideoFormat, target: Target = PLAIN) -> Enco
         validate(spec, "")
     except UsageError as error:
         raise EncoderError(str(error)) from None
-    if reason := refusal(spec.encoder, video):
+    if reason := refusal(spec.encoder, video, target.container):
         raise EncoderError(reason)
-    stored = cast(str, stored_as(spec.encoder, video.pixel_format))
-    if not ENCODER_TABLE[spec.encoder].takes:
+    stored = cast(str, stored_as(spec.encoder, video.pixel_format, target.container))
+    if is_picture(spec.encoder, target.container):
         spec = spec.model_copy(update={"encoder": "ffv1", "options": {}})
     name = spec.encoder
     family = _FAMILIES[name]
     width, height = coded_size(name, video)
-    options = (
-        _tags(limited(video) if name == "prores_ks" else video)
-        | family.options(spec, video, target)
-        | spec.options
-    )
+    options = _tags(coded_colour(name, video)) | family.options(spec, video, target) | spec.options
     if "nvenc" in name and stored == "yuv420p10le":
         stored = "p010le"  # the same samples with interleaved chroma
-    return EncoderChoice(name, stored, width, height, options, family.suffix, _losses(name, video))
+    return EncoderChoice(
+        name, stored, width, height, options, family.suffix, _losses(name, video, target.container)
+    )
 
 
 def coded_size(encoder: str, video: VideoFormat) -> tuple[int, int]:
@@ -143,13 +141,20 @@ def coded_size(encoder: str, video: VideoFormat) -> tuple[int, int]:
     return -(-video.width // across) * across, -(-video.height // down) * down
 
 
-def limited(video: VideoFormat) -> VideoFormat:
-    """The format in limited range: ProRes has no other."""
-    return video.model_copy(update={"color_range": "tv"}) if video.color_range == "pc" else video
+def coded_colour(encoder: str, video: VideoFormat) -> VideoFormat:
+    """The format with the range and matrix that an encoder codes: ProRes is limited, JPEG full BT.601."""
+    if encoder == "mjpeg":
+        return video.model_copy(update={"color_range": "pc", "matrix": "smpte170m"})
+    if encoder == "prores_ks" and video.color_range == "pc":
+        return video.model_copy(update={"color_range": "tv"})
+    return video
 
 
-def _losses(encoder: str, video: VideoFormat) -> tuple[str, ...]:
+def _losses(encoder: str, video: VideoFormat, container: str) -> tuple[str, ...]:
     losses = []
+    tags = (video.primaries,) if encoder == "mjpeg" else tuple(_tags(video).values())[:-1]
+    if not CONTAINERS[container].tags and not set(tags) <= _USUAL:
+        losses.append("colour_tags_dropped")
     if (video.mastering_display or any(video.light_level)) and encoder not in _HDR10:
         losses.append("hdr_metadata_dropped")
     if video.field_order != "progressive" and encoder not in _FIELDS:
@@ -200,8 +205,6 @@ def _x264(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, str
         params.append(f"cll={level}")
     quality = {"crf": str(spec.quality)} if spec.quality else {"qp": "0"}  # crf 0 is lossless in 8 bit only
     options = {"preset": spec.preset, "threads": str(spec.threads)} | quality | _capped(target)
-    if target.container == "avi":
-        options["bf"] = "0"  # AVI has no presentation times
     return options | ({"x264-params": _joined(params)} if params else {})
 
 
@@ -273,6 +276,16 @@ def _prores(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, s
     return options | ({} if video.field_order == "progressive" else {"flags": "+ildct"})
 
 
+def _mjpeg(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, str]:
+    step = str(jpeg_step(spec))
+    return {"qmin": step, "qmax": step, "threads": "1"}
+
+
+def jpeg_step(spec: EncodeSpec) -> int:
+    """FFmpeg's quantiser of JPEG, from 2, for a quality."""
+    return max(2, spec.quality // 6)
+
+
 def _ffv1(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, str]:
     return {
         "level": "3",
@@ -301,9 +314,12 @@ _FAMILIES = {
     "libvpx-vp9": _Family(_vp9, "mkv"),
     "prores_ks": _Family(_prores, "mov"),
     "ffv1": _Family(_ffv1, "mkv"),
+    "mjpeg": _Family(_mjpeg, "mkv"),
     "h264_nvenc": _Family(_nvenc),
     "hevc_nvenc": _Family(_nvenc),
 }
+_USUAL = frozenset({"unknown", "tv", "smpte170m", "bt470bg", "bt709"})
+"""Colours that readers take for granted where a file does not tell."""
 _HDR10 = ("libx264", "libx265", "libsvtav1")
 """Encoders that write mastering display and light level into the bitstream."""
 _PICTURE_FORMATS = {"gif": "rgb8", "libwebp_anim": "bgra", "mjpeg": "yuvj420p", "png": "rgb24"}

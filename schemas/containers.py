@@ -34,6 +34,8 @@ class Container:
     sound: bool = True
     still: bool = False
     """Holds exactly one picture."""
+    tags: bool = True
+    """Says what colours mean."""
     beside: bool = False
     """Holds data beside a packet, where VP9 keeps its alpha."""
     pictures: bool = False
@@ -98,7 +100,7 @@ ENCODER_TABLE: dict[str, Encoder] = {
     ),
     "gif": Encoder(hdr=False, side=65535, alpha=True),
     "libwebp_anim": Encoder(hdr=False, side=16383, alpha=True),
-    "mjpeg": Encoder(hdr=False, side=65500),
+    "mjpeg": Encoder(_YUV, hdr=False, side=65500),
     "png": Encoder(hdr=False, side=65535, alpha=True),
 }  # fmt: skip
 """`presets` names x264's scale for all CPU encoders; where there is a number for it, that too. Encoders
@@ -112,13 +114,14 @@ CONTAINERS: dict[str, Container] = {
     ),
     "webm": Container(("libvpx-vp9", "libsvtav1"), beside=True),
     "ts": Container((*_X, *_NVENC)),
-    "avi": Container(("libx264", "ffv1")),
+    "avi": Container(("mjpeg", "ffv1"), tags=False),
     "gif": Container(("gif",), sound=False, pictures=True),
     "webp": Container(("libwebp_anim",), sound=False, pictures=True),
     "jpg": Container(("mjpeg",), sound=False, still=True, pictures=True),
     "png": Container(("png",), sound=False, still=True, pictures=True),
 }
-"""By suffix, lower case. `jpeg` counts as `jpg`."""
+"""By suffix, lower case. `jpeg` counts as `jpg`. AVI has no times of presentation: FFmpeg's readers show H.264
+in it a frame late, so it holds pictures that stand each for itself."""
 
 ENCODERS: tuple[str, ...] = tuple(dict.fromkeys(e for c in CONTAINERS.values() for e in c.encoders))
 """All encoders, in the table's order."""
@@ -133,10 +136,15 @@ def suffix_of(path: str) -> str:
     return "jpg" if suffix == "jpeg" else suffix
 
 
-def stored_as(encoder: str, name: str) -> str | None:
+def is_picture(encoder: str, container: str = "") -> bool:
+    """Whether an encoder works in the finish step, out of segments stored by ffv1."""
+    return not ENCODER_TABLE[encoder].takes or (container in CONTAINERS and CONTAINERS[container].pictures)
+
+
+def stored_as(encoder: str, name: str, container: str = "") -> str | None:
     """The format in which an encoder stores frames of a format: itself, or the nearest richer one; None if
-    it has neither. Encoders of pictures store anything (as ffv1, until the finish step)."""
-    takes = ENCODER_TABLE[encoder].takes or ENCODER_TABLE["ffv1"].takes
+    it has neither. Encoders of pictures store anything."""
+    takes = ENCODER_TABLE["ffv1" if is_picture(encoder, container) else encoder].takes
     if name in takes:
         return name
     if name in ENCODER_TABLE[encoder].rounds:
@@ -171,10 +179,10 @@ def alpha_format(spec: JobSpec, name: str) -> str:
     return able[0] if able else opaque(name)
 
 
-def refusal(encoder: str, video: VideoFormat) -> str:
+def refusal(encoder: str, video: VideoFormat, container: str = "") -> str:
     """Why an encoder cannot hold frames of a format, and what can; empty if it can."""
     entry = ENCODER_TABLE[encoder]
-    if stored_as(encoder, video.pixel_format) is None:
+    if stored_as(encoder, video.pixel_format, container) is None:
         able = [e for e in ENCODERS if ENCODER_TABLE[e].takes and stored_as(e, video.pixel_format)]
         return (
             f"{encoder} does not take {video.pixel_format}; it takes {', '.join(entry.takes)}. "
@@ -193,5 +201,10 @@ def check_picture(spec: JobSpec, video: VideoFormat, frames: int) -> None:
     if CONTAINERS[spec.container].still and frames > 1:
         moving = ", ".join(f".{name}" for name, c in CONTAINERS.items() if not c.still)
         raise InputError(f".{spec.container} holds one picture, the input has {frames}: use {moving}")
-    if reason := refusal(spec.encode.encoder, video):
+    if video.transfer in HDR_TRANSFERS and not CONTAINERS[spec.container].tags:
+        able = ", ".join(f".{name}" for name, c in CONTAINERS.items() if c.tags and not c.pictures)
+        raise InputError(
+            f".{spec.container} does not hold HDR ({video.transfer}); tone-map it, or use {able}"
+        )
+    if reason := refusal(spec.encode.encoder, video, spec.container):
         raise InputError(reason)

@@ -10,7 +10,8 @@ import av
 import numpy as np
 import pytest
 
-from assembler.animate import encode_pictures, completed
+from assembler.animate import completed, encode_pictures
+from assembler.encoders import Target
 from schemas.errors import EncoderError
 from schemas.frames import Rational, VideoFormat
 from schemas.job import EncodeSpec, JobSpec
@@ -31,7 +32,7 @@ def make(
     job = JobSpec(job="j", input="in", output=f"out.{container}", encode=spec)
     cuts = [len(pts) // 2] if len(pts) > 1 else []
     end = pts[-1] + END
-    parts = encode_parts(folder, video, base, pts, cuts, spec, end)
+    parts = encode_parts(folder, video, base, pts, cuts, spec, end, Target(container))
     target = folder / f"out.{container}"
     result = encode_pictures(target, job, plan_of(video, base, pts, end), parts)
     assert result.frames == len(pts)

@@ -246,11 +246,14 @@ def test_the_lower_of_a_bit_rate_and_that_of_the_input_is_the_cap() -> None:
     assert cap_of(EncodeSpec(like_source=True), 0) == 0
 
 
-def test_segments_of_avi_have_no_pictures_out_of_order(tmp_path: Path) -> None:
-    video = VideoFormat(width=64, height=48, pixel_format="yuv420p")
-    pictures = [moving_picture(video, number) for number in range(12)]
-    assert encode(tmp_path / "a", video, spec_of("libx264"), pictures).reorder > 0
-    assert encode(tmp_path / "b", video, spec_of("libx264"), pictures, Target("avi")).reorder == 0
+def test_avi_loses_the_meaning_of_colours_and_says_so(tmp_path: Path) -> None:
+    video = VideoFormat(width=64, height=48, pixel_format="yuv420p", primaries="bt2020", matrix="bt2020nc")
+    for encoder in ("ffv1", "mjpeg"):
+        done = encode(tmp_path / encoder, video, spec_of(encoder), [moving_picture(video, 0)], Target("avi"))
+        assert done.warnings == {"colour_tags_dropped": 1}
+    usual = VideoFormat(width=64, height=48, pixel_format="yuv420p", primaries="bt709", matrix="bt709")
+    done = encode(tmp_path / "usual", usual, spec_of("mjpeg"), [moving_picture(usual, 0)], Target("avi"))
+    assert done.warnings == {}
 
 
 @pytest.mark.parametrize(
@@ -263,6 +266,7 @@ def test_segments_of_avi_have_no_pictures_out_of_order(tmp_path: Path) -> None:
         ({"encoder": "ffv1", "bitrate": 1000}, "mkv", "ffv1 takes no bit rate; encoders that do: libx264"),
         ({"encoder": "prores_ks", "like_source": True}, "mov", "takes no bit rate"),
         ({"encoder": "ffv1"}, "mp4", r"does not go into \.mp4, which takes libx264"),
+        ({"encoder": "libx264"}, "avi", r"does not go into \.avi, which takes mjpeg, ffv1"),
         ({"encoder": "libx266"}, "mp4", "is none of libx264"),
     ],
 )

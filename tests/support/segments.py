@@ -11,6 +11,7 @@ import av
 import numpy as np
 
 from assembler.encode import SegmentEncoder
+from assembler.encoders import PLAIN, Target
 from assembler.mux import Part
 from runtime.sides import SidesWriter
 from schemas.checkpoint import Checkpoint
@@ -42,12 +43,13 @@ def encode_parts(
     cuts: Sequence[int],
     spec: EncodeSpec,
     end: int,
+    target: Target = PLAIN,
 ) -> list[Part]:
     """Encode frames at `pts`, cut into segments before the frames of numbers `cuts`."""
     parts = []
     for index, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(pts)], strict=True)):
         path = folder / f"segment-{index}"
-        with SegmentEncoder(path, video, time_base, (0, 1), spec) as encoder:
+        with SegmentEncoder(path, video, time_base, (0, 1), spec, target) as encoder:
             for number in range(first, last):
                 picture = encoder.picture()
                 for plane, source in zip(picture.planes, moving_picture(video, number), strict=True):
