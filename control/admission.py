@@ -19,7 +19,7 @@ from runtime.store import Store
 from schemas.errors import InputError, UsageError
 from schemas.events import Cancel
 from schemas.job import JobRecord, JobSpec
-from schemas.record import encode
+from schemas.record import Record, encode
 from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import open_engine
 
@@ -94,11 +94,13 @@ def make_spec(**fields: Any) -> JobSpec:
 
 
 def store_face(store: Store, face: SourceFace) -> str:
-    """Put a prepared face into the store under its content's hash; returns the object's name."""
+    """Put a prepared face into the store under its content's hash; returns the object's name.
+
+    Also one that is there: its time tells the sweep that somebody is about to use it.
+    """
     data = face.to_bytes()
     name = f"faces/{hashlib.sha256(data).hexdigest()}"
-    if not store.exists(name):
-        store.put(name, data)
+    store.put(name, data)
     return name
 
 
@@ -119,6 +121,11 @@ def submit(settings: Settings, spec: JobSpec) -> None:
 
 def cancel(settings: Settings, job: str) -> None:
     """Ask control to give a job up."""
+    tell(settings, Cancel(job=job))
+
+
+def tell(settings: Settings, event: Record) -> None:
+    """Tell control of a user's wish: once this returns, Kafka has it."""
     with Outbox(producer(settings.kafka, "submit")) as outbox:
-        outbox.send(settings.topic_set.events, encode(Cancel(job=job)), key=job)
+        outbox.send(settings.topic_set.events, encode(event), key=event.job)
         outbox.flush()

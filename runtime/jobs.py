@@ -93,7 +93,9 @@ class JobBoard:
         key, value = message.key(), message.value()
         name = key.decode() if isinstance(key, bytes) else str(key)
         if value is None:
-            self._records.pop(name, None)
+            gone = self._records.pop(name, None)
+            for revision in range(gone.spec.revision + 1 if gone else 0):
+                self._specs.pop((name, revision), None)
             return True
         try:
             record = decode(value).record

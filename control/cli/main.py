@@ -21,6 +21,9 @@ _COMMANDS = {
     "up": "control.cli.up",
     "submit": "control.cli.submit",
     "status": "control.cli.status",
+    "cancel": "control.cli.change:cancel",
+    "pause": "control.cli.change:pause",
+    "resume": "control.cli.change:resume",
     "replay": "control.cli.replay",
     "topics": "control.cli.topics",
     "worker": "control.cli.worker",
@@ -36,8 +39,10 @@ class _Lazy(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        module = _COMMANDS.get(name)
-        command: click.Command | None = import_module(module).command if module else None
+        if name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute or "command")
         return command
 
 
