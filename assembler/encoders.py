@@ -4,7 +4,7 @@ Sizes: H.264, HEVC and AV1 count in whole chroma samples. Pictures of 4:2:0 or 4
 padded by one row or column, which repeats the edge (two rows more where fields are coded); 4:4:4, VP9,
 ProRes and FFV1 keep any size.
 
-ProRes is limited range by definition: full range is converted, in 10 bit. Motion JPEG is BT.601 in full range.
+ProRes is limited range by definition: full range is converted, in 10 bit. Motion JPEG is full BT.601.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ def decoder_of(stream: VideoStream) -> av.VideoCodecContext:
     decoder = av.CodecContext.create("libvpx-vp9", "r")
     decoder.thread_count = 1
     decoder.extradata = own.extradata
+    decoder.color_primaries, decoder.color_trc = own.color_primaries, own.color_trc  # the container's
     return decoder
 
 

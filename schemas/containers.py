@@ -120,8 +120,8 @@ CONTAINERS: dict[str, Container] = {
     "jpg": Container(("mjpeg",), sound=False, still=True, pictures=True),
     "png": Container(("png",), sound=False, still=True, pictures=True),
 }
-"""By suffix, lower case. `jpeg` counts as `jpg`. AVI has no times of presentation: FFmpeg's readers show H.264
-in it a frame late, so it holds pictures that stand each for itself."""
+"""By suffix, lower case. `jpeg` counts as `jpg`. AVI has no times of presentation, and FFmpeg's readers show
+H.264 in it a frame late: it gets pictures that stand each for itself."""
 
 ENCODERS: tuple[str, ...] = tuple(dict.fromkeys(e for c in CONTAINERS.values() for e in c.encoders))
 """All encoders, in the table's order."""
