@@ -47,11 +47,11 @@ BASE = (1, 1000)
 PTS = [2000 + 40 * n + (80 if n > 13 else 0) for n in range(22)]
 """25 frames a second with a pause, from two seconds on, in ticks of every container's clock."""
 CUTS, END = [9], PTS[-1] + 40
-PRESETS = {"libsvtav1": "12", "libvpx-vp9": "ultrafast"}
+PRESETS = {"libsvtav1": "8", "libvpx-vp9": "ultrafast"}
 DECODED = {
-    ("libx264", "gray"): "yuv420p", ("libx264", "gray10le"): "yuv420p10le", ("prores_ks", "yuv444p10le"): "yuv444p12le",
-    ("prores_ks", "yuva444p10le"): "yuva444p12le", ("mjpeg", "yuv420p"): "yuvj420p",
-    ("mjpeg", "yuv422p"): "yuvj422p", ("mjpeg", "yuv444p"): "yuvj444p",
+    ("libx264", "gray"): "yuv420p", ("libx264", "gray10le"): "yuv420p10le",
+    ("prores_ks", "yuv444p10le"): "yuv444p12le", ("prores_ks", "yuva444p10le"): "yuva444p12le",
+    ("mjpeg", "yuv420p"): "yuvj420p", ("mjpeg", "yuv422p"): "yuvj422p", ("mjpeg", "yuv444p"): "yuvj444p",
 }  # fmt: skip
 """Where FFmpeg decodes to another format than what was encoded."""
 
@@ -116,7 +116,7 @@ def test_what_a_cell_holds_is_read_back(
     stored = stored_as(encoder, name) or ""
     assert {frame.format.name for frame in frames} == {DECODED.get((encoder, stored), stored)}
     for number, frame in enumerate(frames):
-        assert psnr(frame, video, number) > 26
+        assert psnr(frame, video, number) > 32
     if CONTAINERS[container].tags:
         tags = frames[0].colorspace, frames[0].color_primaries, frames[0].color_trc
         assert tags[name.startswith("gray") :] == CODES[video.primaries][name.startswith("gray") :]
@@ -213,7 +213,7 @@ def test_hdr_is_refused_where_it_cannot_be_said(container: str, transfer: str) -
         if CONTAINERS[container].tags and encoder in ("libx264", "libx265", "prores_ks", "ffv1"):
             check_picture(spec, video, 1)
         elif encoder not in GPU and encoder != "libsvtav1":  # these refuse the format already
-            with pytest.raises(InputError, match="HDR|does not take"):
+            with pytest.raises(InputError, match=r"HDR|does not take"):
                 check_picture(spec, video, 1)
 
 
