@@ -82,14 +82,15 @@ class JobBoard:
                 raise BrokerError(f"the topic {self._topic} was not read to its end in time")
 
     def _read(self, timeout: float) -> bool:
-        """Take in at most one record; False if none came within `timeout`, or the end was reached."""
+        """Take in at most one record, or the news that the end was reached, behind which there may be more by
+        now; False if nothing came within `timeout`."""
         message = self._consumer.poll(timeout)
         if message is None:
             return False
         error = message.error()
         if error is not None:
             self._loaded |= error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 (public constant)
-            return False
+            return True
         key, value = message.key(), message.value()
         name = key.decode() if isinstance(key, bytes) else str(key)
         if value is None:

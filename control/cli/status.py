@@ -45,8 +45,9 @@ def command(job: str | None, bootstrap: str | None, data: Path | None, failed: b
             click.echo(json.dumps(line(record) if failed else record.model_dump(mode="json")))
     else:
         console = Console()
-        width = console.width if console.is_terminal else _PIPE_WIDTH
-        console.print(_failures(records) if failed else _table(records), width=width)
+        if not console.is_terminal:
+            console = Console(width=_PIPE_WIDTH)
+        console.print(_failures(records) if failed else _table(records))
 
 
 def _failures(records: list[JobRecord]) -> Table:

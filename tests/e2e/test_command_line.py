@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from runtime.settings import Settings, environment
+from runtime.jobs import JobBoard
+from runtime.settings import Settings
+from schemas.job import JobState
 from tests.support.cluster import Cluster, sound, times
+from tests.support.command import Command
 from tests.support.media import make_clip
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.broker
-
-
-class Command:
-    """`facestream`, with its data in a folder of the test's."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @contextmanager
-    def start(self, *args: str | Path) -> Iterator[subprocess.Popen[str]]:
-        """The running command; killed at the end if it still runs."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "control.cli.main", *map(str, args)],
-            cwd=ROOT,
-            env=environment(self._settings, os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            try:
-                yield process
-            finally:
-                if process.poll() is None:
-                    process.kill()
-
-    def __call__(self, *args: str | Path) -> tuple[int, str, str]:
-        """(exit code, standard output, last line of standard error)"""
-        with self.start(*args) as process:
-            out, err = process.communicate(timeout=120)
-        return process.returncode, out, (err.strip().splitlines() or [""])[-1]
 
 
 @pytest.fixture
@@ -129,6 +96,8 @@ def test_interrupted_swap_ends_with_130_and_leaves_nothing(
     assert process.returncode == 130, err
     assert err.strip().splitlines()[-1] == "facestream: interrupted"
     assert not output.exists()
+    with JobBoard(kafka, "test") as board:
+        assert [record.state for record in board.records()] == [JobState.CANCELLED]
 
 
 def test_submit_and_status_work_with_running_services(cluster: Cluster, clip: Path, tmp_path: Path) -> None:
