@@ -11,10 +11,11 @@ from typing import Literal
 
 import av
 from av.container import InputContainer
-from av.sidedata.sidedata import SideData, Type
+from av.sidedata.sidedata import Type
 from av.video.stream import VideoStream
 
 from ingest.animations import is_animated_webp, times_shown
+from ingest.framedata import side_data
 from ingest.head import Head, read_head
 from ingest.open import check_size, open_input, read_start
 from ingest.travel import is_full_range, is_gray_with_alpha, is_rgb, travels_as
@@ -138,18 +139,13 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
     )
 
 
-def _side_data(frame: av.VideoFrame, kind: Type) -> bytes:
-    part = frame.side_data.get(kind.name)
-    return bytes(part) if isinstance(part, SideData) else b""
-
-
 def _orientation(frame: av.VideoFrame, warnings: Counter[str]) -> tuple[int, bool]:
     """(rotation, mirrored): how the picture is turned, then mirrored left to right, to be seen upright.
 
     From the display matrix (libavutil/display.h): nine numbers (a b u, c d v, x y w), of which a, b, c and d
     turn and stretch. EXIF orientations are such matrices too.
     """
-    data = _side_data(frame, Type.DISPLAYMATRIX)
+    data = side_data(frame, Type.DISPLAYMATRIX)
     if len(data) < 36:
         return 0, False
     a, b, _, c, d = struct.unpack_from("=5i", data)
@@ -165,7 +161,7 @@ def _orientation(frame: av.VideoFrame, warnings: Counter[str]) -> tuple[int, boo
 
 def _mastering_display(frame: av.VideoFrame) -> str:
     """From AVMasteringDisplayMetadata: twenty numbers of ten fractions, then two flags."""
-    data = _side_data(frame, Type.MASTERING_DISPLAY_METADATA)
+    data = side_data(frame, Type.MASTERING_DISPLAY_METADATA)
     if len(data) < 88:
         return ""
     *numbers, has_primaries, has_luminance = struct.unpack_from("=22i", data)
@@ -184,7 +180,7 @@ def _fine(value: Fraction) -> int:
 
 
 def _light_level(frame: av.VideoFrame) -> tuple[int, int]:
-    data = _side_data(frame, Type.CONTENT_LIGHT_LEVEL)
+    data = side_data(frame, Type.CONTENT_LIGHT_LEVEL)
     if len(data) < 8:
         return 0, 0
     most, average = struct.unpack_from("=2I", data)
