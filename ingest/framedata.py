@@ -6,7 +6,7 @@ view number of stereo HEVC. Its enumeration is given such kinds as they come.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import av
 from av.sidedata.sidedata import SideData, Type
@@ -15,7 +15,7 @@ from av.sidedata.sidedata import SideData, Type
 def _unnamed(kind: type[Type], value: object) -> Type:
     member: Any = object.__new__(kind)
     member._name_, member._value_ = f"KIND_{value}", value
-    return member
+    return cast(Type, member)
 
 
 Type._missing_ = classmethod(_unnamed)  # type: ignore[assignment, method-assign]

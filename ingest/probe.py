@@ -122,12 +122,16 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
     context = stream.codec_context
     aspect = stream.sample_aspect_ratio or Fraction(1)
     rgb = is_rgb(name)
-    full = is_full_range(name) or is_gray_with_alpha(name)
+    span = _range(int(frame.color_range))
+    gray = len(frame.format.components) == 1 and not rgb
+    full = (
+        is_full_range(name) or is_gray_with_alpha(name) or (gray and span == "unknown")
+    )  # as FFmpeg takes it
     return VideoFormat(
         width=frame.width,
         height=frame.height,
         pixel_format=travels_as(frame),
-        color_range="tv" if rgb else "pc" if full else _range(int(frame.color_range)),
+        color_range="tv" if rgb else "pc" if full else span,
         matrix="bt709" if rgb else _MATRIX.get(int(frame.colorspace), "unknown"),
         primaries=_PRIMARIES.get(int(frame.color_primaries), "unknown"),
         transfer=_TRANSFER.get(int(frame.color_trc), "unknown"),

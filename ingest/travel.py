@@ -131,6 +131,8 @@ def _converted(frame: av.VideoFrame, video: VideoFormat) -> av.VideoFrame:
     span = ColorRange.JPEG if full else ColorRange.MPEG
     size = (video.width, video.height, video.pixel_format)
     if is_rgb(frame.format.name):
+        if max(part.bits for part in frame.format.components) < 8:
+            frame = frame.reformat(format="rgb24")  # which spreads few bits over the whole scale
         return frame.reformat(
             *size,
             dst_colorspace=Colorspace.ITU709,
