@@ -6,13 +6,13 @@ named in the mark *before* it is run. A batch found named has taken a worker dow
 
     attempt  crash
     1        1      nobody is named
-    2        2      named, once
-    3        3      named, twice: by itself it is dead; an engine that looks ahead may have held others back
-                    though, which are named with it: then each of them is run alone, without state
-    4        4      named by itself, alone: dead
+    2        2      named once
+    3        3      named twice; perhaps together with batches that an engine looking ahead holds back
+    4        4      named alone: each of those is run without its stream's state and named by itself
+    5               dead: it is not run
 
-A worker that leaves in order takes its attempt back, so only deaths count. Somebody else may have killed the
-process: so it takes two deaths while the same batch is run one by one.
+A worker that leaves in order takes its attempt back, so only deaths count. Somebody else may have killed
+the process: so it takes three deaths with the same batch in the engine, and by itself the third time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ _MOST_BYTES = 4000
 """Brokers keep 4096 bytes of metadata."""
 
 CAREFUL_FROM = 2
-DEATHS = 2
-"""So often a batch may be named when a worker dies."""
+ALONE_AFTER = 2
+"""Deaths of workers after which a batch that was named is run alone."""
+DEATHS = 3
+"""Deaths after which it is dead."""
 DEAD_STREAM = 3
-"""With so many dead batches, the rest of a stream is left out too: each costs two more deaths."""
+"""With so many dead batches, the rest of a stream is left out too: each costs three more deaths."""
 
 
 class Verdict(Enum):
@@ -147,7 +149,7 @@ class Containment:
         same_stream = sum(dead[:2] == suspect[:2] for dead in mark.dead)
         if suspect in mark.dead or same_stream >= DEAD_STREAM:
             return Verdict.DEAD
-        return Verdict.ALONE if mark.deaths.get(suspect, 0) >= DEATHS else Verdict.RUN
+        return Verdict.ALONE if mark.deaths.get(suspect, 0) >= ALONE_AFTER else Verdict.RUN
 
     def named(self, partition: int) -> bool:
         mark = self._marks.get(partition)
@@ -157,7 +159,7 @@ class Containment:
         """These are in the engine from now on. Who was, and is not any more, has passed."""
         mark, named = self._marks[partition], tuple(suspects)
         passed = set(mark.named) - set(named)
-        deaths = {s: n for s, n in mark.deaths.items() if s not in passed or n >= DEATHS}
+        deaths = {s: n for s, n in mark.deaths.items() if s not in passed or n >= ALONE_AFTER}
         self._marks[partition] = replace(mark, named=named, deaths=deaths)
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import structlog
@@ -22,13 +23,14 @@ from confluent_kafka import Message as KafkaMessage
 
 from runtime.kafka import bounds, consumer, translated
 from runtime.offsets import StreamOffsets
+from runtime.ranges import RangeReader
 from runtime.settings import Settings
 from schemas.errors import AssignmentError, FramesLostError, RecordError
-from schemas.events import Failed, Role
-from schemas.frames import FrameBatch, StreamAbort, StreamEnd, StreamStart
+from schemas.frames import FrameBatch, RangeRef, StreamAbort, StreamEnd, StreamStart
 from schemas.record import Message, Record, decode
 from swapper.containment import Containment, Suspect, Verdict
 from swapper.pipeline import Drop, End, Fence, Item, Pipeline, Read, Tell, Ticket
+from swapper.results import frames_lost
 
 _log = structlog.get_logger("swapper")
 _COMMIT_SECONDS = 1.0
@@ -36,10 +38,21 @@ _REMEMBERED = 10_000
 """Finished streams remembered, so that a repeated order is not run again."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Batches of a replayed stream, which stand where the record at `offset` names them."""
+
+    reader: RangeReader
+    ref: RangeRef
+    ticket: Ticket
+    offset: int
+
+
 class GroupReader:
     """Polls, keeps its membership while the pipeline is full, commits. One thread calls it."""
 
     def __init__(self, settings: Settings, group: str, topic: str, pipeline: Pipeline) -> None:
+        self._kafka = settings.kafka
         self._topic = topic
         self._pipeline = pipeline
         self._consumer: Consumer = consumer(settings.kafka, group, "swapper")
@@ -51,6 +64,8 @@ class GroupReader:
         """Answered batches by `seq`; None for the stream's end."""
         self._held: deque[Item] = deque()
         """Items for which the pipeline had no room, oldest first."""
+        self._ranges: deque[_Range] = deque()
+        """Batches that lie elsewhere and come before whatever is polled next."""
         self._polled_at = time.monotonic()
         self._poll_seconds = settings.kafka.max_poll_ms / 3000
         self._paused = False
@@ -80,6 +95,10 @@ class GroupReader:
             self._held.popleft()
         if self._named is not None and self._is_quiet(0):
             self._name(self._named, ())
+        if self._ranges:
+            self._read_range(self._ranges[0], timeout)
+            self._keep_membership()
+            return
         self._pause(False)
         self._poll(timeout)
 
@@ -88,6 +107,8 @@ class GroupReader:
         self._settle()
         self._commit()
         self._consumer.close()
+        while self._ranges:
+            self._ranges.popleft().reader.close()
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -117,6 +138,9 @@ class GroupReader:
         elif isinstance(record, StreamEnd) and ticket is not None and key not in self._ended:
             self._ended.add(key)
             item = End(ticket, lambda: self._acks.put((ticket, None)))
+        elif isinstance(record, RangeRef) and ticket is not None and key not in self._ended:
+            reader = RangeReader(self._kafka, "swapper", record)
+            self._ranges.append(_Range(reader, record, ticket, offset))
         elif isinstance(record, StreamAbort):
             if ticket is not None:
                 self._finish(ticket)
@@ -133,16 +157,32 @@ class GroupReader:
         if ticket is None and key not in self._finished and offset >= self._entered[partition]:
             return self._met_inside(record, partition, offset)
         self._offsets.seen(partition, offset)
-        if ticket is None or record.seq < ticket.next_seq:
+        return self._next(message, ticket, offset) if ticket is not None else None
+
+    def _next(self, message: Message[FrameBatch], ticket: Ticket, offset: int) -> Item | None:
+        """The batch to run, unless it is a repetition. Where one is missing the stream is given up."""
+        seq = message.record.seq
+        if seq < ticket.next_seq:
             return None
-        if record.seq > ticket.next_seq:
-            self._finish(ticket)
-            self._held.append(Drop(ticket))
-            return self._lost(record, f"frame {ticket.next_seq} is missing")
-        seq = record.seq
-        ticket.next_seq = seq + len(record)
+        if seq > ticket.next_seq:
+            return self._give_up(ticket, message.record, f"frame {ticket.next_seq} is missing")
+        ticket.next_seq = seq + len(message.record)
         ticket.unanswered[seq] = None
-        return Read(message, partition, offset, ticket, lambda _: self._acks.put((ticket, seq)))
+        return Read(message, ticket.partition, offset, ticket, lambda _: self._acks.put((ticket, seq)))
+
+    def _read_range(self, part: _Range, timeout: float) -> None:
+        """Take the next batch of a replayed stream. A range that is gone is a stream that is lost."""
+        item: Item | None = None
+        try:
+            if part.ticket.live and (message := part.reader.poll(timeout)) is not None:
+                item = self._next(message, part.ticket, part.offset)
+        except (FramesLostError, RecordError) as error:
+            item = self._give_up(part.ticket, part.ref, str(error))
+        if item is not None:
+            self._held.append(item)
+        if part.reader.done or not part.ticket.live:
+            part.reader.close()
+            self._ranges.popleft()
 
     def _met_inside(self, record: FrameBatch, partition: int, offset: int) -> Item | None:
         """A batch of a stream whose start was not read: go back to it, if it began before an offset that
@@ -159,17 +199,15 @@ class GroupReader:
             self._consumer.seek(TopicPartition(self._topic, partition, record.start_offset))
         return None
 
-    def _lost(self, record: FrameBatch, what: str) -> Tell:
-        """Frames of a stream are gone from Kafka: control is told, which has it decoded again."""
+    def _give_up(self, ticket: Ticket, record: Record, what: str) -> Tell:
+        self._finish(ticket)
+        self._held.append(Drop(ticket))
+        return self._lost(record, what)
+
+    def _lost(self, record: Record, what: str) -> Tell:
         self._remember((record.stream, record.epoch))
-        reason = f"{record.stream}: frames are gone from Kafka: {what}"
-        _log.error("frames_lost", stream=record.stream, epoch=record.epoch, reason=reason)
-        return Tell(
-            Failed(
-                job=record.job, stream=record.stream, epoch=record.epoch, role=Role.SWAPPER, reason=reason,
-                exit_code=FramesLostError.exit_code, retryable=FramesLostError.retryable,
-            )
-        )  # fmt: skip
+        _log.error("frames_lost", stream=record.stream, epoch=record.epoch, reason=what)
+        return Tell(frames_lost(record, what))
 
     # -- containment -----------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Pipeline:
         self._input: queue.Queue[Item] = queue.Queue(depth)
         self._decoded: queue.Queue[_Decoded | End | Drop | Fence | Tell] = queue.Queue(depth)
         self._results: queue.Queue[_Result] = queue.Queue(depth)
-        self._waiting: dict[tuple[int, int], Read] = {}
+        self._waiting: dict[tuple[int, int, int], Read] = {}
         self._progress = _Progress(outbox, topics.events)
         self._error: BaseException | None = None
         self._stop = threading.Event()
@@ -155,8 +155,7 @@ class Pipeline:
         """Raise the error that ended a stage, if one did, and EngineError for an engine that hangs."""
         if self._error is not None:
             raise self._error
-        since = self._busy_since
-        if since is not None and time.monotonic() - since > self._patience:
+        if self._hangs():
             raise EngineError(f"the engine did not come back for {self._patience:g} s (swapper.hang_seconds)")
 
     def wait(self, timeout: float) -> None:
@@ -168,7 +167,11 @@ class Pipeline:
         self._stop.set()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(timeout=10)
+                thread.join(timeout=0.5 if self._hangs() else 10)
+
+    def _hangs(self) -> bool:
+        since = self._busy_since
+        return since is not None and time.monotonic() - since > self._patience
 
     # -- stages ----------------------------------------------------------------------------------
 
@@ -233,7 +236,7 @@ class Pipeline:
                 if not ticket.live:
                     continue
                 if not (item.refuse or item.read.alone):
-                    self._waiting[item.batch.partition, item.batch.offset] = item.read
+                    self._waiting[item.batch.place] = item.read
                     group.append(item.batch)
                     continue
             yield from self._paired(self._runner.run(group))
@@ -259,7 +262,7 @@ class Pipeline:
 
     def _paired(self, results: list[Done]) -> Iterator[_Result]:
         for done in results:
-            yield self._waiting.pop((done.batch.partition, done.batch.offset)), done
+            yield self._waiting.pop(done.batch.place), done
 
     def _send(self, read: Read, done: Done) -> None:
         record = done.batch.record

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from runtime.redact import redacted
-from schemas.events import Dead
+from schemas.errors import FramesLostError
+from schemas.events import Dead, Failed, Role
 from schemas.framing import ByteArray
-from schemas.record import allocate, encode
+from schemas.record import Record, allocate, encode
 from schemas.swaps import Failure, Patch, SwapBatch
 from swapper.engines.base import PatchPixels
 from swapper.runner import Done
@@ -71,6 +72,19 @@ def dead_record(done: Done, topic: str) -> Dead:
         reason=redacted(done.failure, _REASON_LENGTH),
         stack=redacted(done.stack, _STACK_LENGTH),
         policy=done.policy,
+    )
+
+
+def frames_lost(record: Record, what: str) -> Failed:
+    """Frames of a stream are gone from Kafka: control has it decoded again."""
+    return Failed(
+        job=record.job,
+        stream=record.stream,
+        epoch=record.epoch,
+        role=Role.SWAPPER,
+        reason=f"{record.stream}: frames are gone from Kafka: {what}",
+        exit_code=FramesLostError.exit_code,
+        retryable=FramesLostError.retryable,
     )
 
 

@@ -53,6 +53,11 @@ class Batch:
     def key(self) -> tuple[str, int]:
         return self.record.stream, self.record.epoch
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Unique in a topic; batches of a range share the offset of what names it."""
+        return self.partition, self.offset, self.record.seq
+
     def frames(self) -> list[Frame]:
         record = self.record
         return [

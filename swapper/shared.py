@@ -9,7 +9,8 @@ after the broker has its result. What was delivered often without an answer is r
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import structlog
@@ -18,12 +19,14 @@ from confluent_kafka import Message as KafkaMessage
 
 from runtime.jobs import JobBoard
 from runtime.kafka import share_consumer, translated
+from runtime.ranges import RangeReader
 from runtime.settings import Settings
-from schemas.errors import RecordError
-from schemas.frames import FrameBatch
+from schemas.errors import FramesLostError, RecordError
+from schemas.frames import FrameBatch, RangeRef
 from schemas.record import Message, decode
-from swapper.pipeline import Pipeline, Read
-from swapper.suspects import DEATHS, SUSPECT_AT_DELIVERY, SuspectBook, Turnstile
+from swapper.pipeline import Pipeline, Read, Tell
+from swapper.results import frames_lost
+from swapper.suspects import DEATHS, SUSPECT_AT_DELIVERY, Place, SuspectBook, Turnstile
 
 _log = structlog.get_logger("swapper")
 
@@ -34,20 +37,26 @@ class _Stopping(Exception):
 
 @dataclass(slots=True)
 class _Taken:
-    """A record on its way through the pipeline."""
+    """A record that is to be run."""
 
     raw: KafkaMessage
-    message: Message[FrameBatch]
+    message: Message[FrameBatch] | Message[RangeRef]
     deaths: int = 0
-    answered: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def place(self) -> tuple[int, int]:
-        return cast(int, self.raw.partition()), cast(int, self.raw.offset())
+    def partition(self) -> int:
+        return cast(int, self.raw.partition())
+
+    @property
+    def offset(self) -> int:
+        return cast(int, self.raw.offset())
 
     @property
     def deliveries(self) -> int:
         return self.raw.delivery_count() or 1
+
+    def place(self, seq: int) -> Place:
+        return self.partition, self.offset, seq
 
 
 class Containment:
@@ -71,6 +80,7 @@ class ShareReader:
         board: JobBoard,
         containment: Containment,
     ) -> None:
+        self._kafka = settings.kafka
         self._pipeline = pipeline
         self._topic = topic
         self._board = board
@@ -124,60 +134,88 @@ class ShareReader:
             elif taken.deliveries < SUSPECT_AT_DELIVERY:
                 ordinary.append(taken)
             else:
-                taken.deaths = self._book.count(*taken.place)
                 suspects.append(taken)
         if ordinary:
             with self._turnstile.together(self._check):
                 self._run(ordinary)
         if messages:
             self._commit()
+        for suspect in suspects:
+            if isinstance(suspect.message.record, FrameBatch):
+                suspect.deaths = self._book.count(suspect.place(suspect.message.record.seq))
         for suspect in sorted(suspects, key=lambda s: s.deaths):
-            self._run_suspect(suspect)
+            for message in self._batches(suspect):
+                self._run_suspect(suspect, message)
+            self._accept(suspect.raw)
             self._commit()
 
     def _take(self, raw: KafkaMessage) -> _Taken | None:
-        """A frame batch to be run; None for records that need no work."""
+        """What is to be run; None for records that need no work."""
         try:
             message = decode(cast(bytes, raw.value()))
         except RecordError as error:
             partition, offset = raw.partition(), raw.offset()
             _log.error("bad_record", topic=self._topic, partition=partition, offset=offset, reason=str(error))
             return None
-        if not isinstance(message.record, FrameBatch) or self._board.ended(message.record.job):
+        if not isinstance(message.record, (FrameBatch, RangeRef)) or self._board.ended(message.record.job):
             return None
         return _Taken(raw, cast(Message[FrameBatch], message))
 
-    def _run_suspect(self, taken: _Taken) -> None:
-        reason = ""
-        if taken.deaths >= DEATHS:
-            reason = f"it took the worker process down {taken.deaths} times while it was run alone"
-        elif taken.deliveries >= self._limit:
-            reason = f"delivery {taken.deliveries} is the last, and no earlier one was answered"
-        if reason:
-            self._run([taken], reason)
-        else:
-            with self._turnstile.alone(self._check):
-                _log.warning("run_alone", place=taken.place, deliveries=taken.deliveries, deaths=taken.deaths)
-                self._book.write(*taken.place, taken.deaths + 1)
-                try:
-                    self._run([taken])
-                except _Stopping:
-                    self._book.write(*taken.place, taken.deaths)
-                    raise
-        self._book.clear(*taken.place)
+    def _batches(self, taken: _Taken) -> Iterator[Message[FrameBatch]]:
+        """The batch of a record, or all those that it names."""
+        ref = taken.message.record
+        if isinstance(ref, FrameBatch):
+            yield cast(Message[FrameBatch], taken.message)
+            return
+        with RangeReader(self._kafka, "swapper", ref) as reader:
+            try:
+                while not reader.done:
+                    if (message := reader.poll(0.2)) is not None:
+                        yield message
+                    self._check()
+            except (FramesLostError, RecordError) as error:
+                self._pipeline.put(Tell(frames_lost(ref, str(error))))
 
-    def _run(self, batch: list[_Taken], refuse: str = "") -> None:
-        """Have records answered and accept them."""
-        for taken in batch:
-            self._pipeline.put(self._read(taken, refuse))
-        for taken in batch:
-            while not taken.answered.wait(0.2):
-                self._check()
+    def _run(self, records: list[_Taken]) -> None:
+        """Have records answered, all at once, and accept them."""
+        waiting = [
+            (taken, self._put(taken, message)) for taken in records for message in self._batches(taken)
+        ]
+        for _, answered in waiting:
+            self._await(answered)
+        for taken in records:
             self._accept(taken.raw)
 
-    @staticmethod
-    def _read(taken: _Taken, refuse: str) -> Read:
-        return Read(taken.message, *taken.place, None, lambda _: taken.answered.set(), refuse)
+    def _run_suspect(self, taken: _Taken, message: Message[FrameBatch]) -> None:
+        place = taken.place(message.record.seq)
+        deaths = self._book.count(place)
+        if deaths >= DEATHS:
+            self._await(self._put(taken, message, "it took the worker process down each time it was run"))
+        elif taken.deliveries >= self._limit:
+            reason = f"delivery {taken.deliveries} is the last, and no earlier one was answered"
+            self._await(self._put(taken, message, reason))
+        else:
+            with self._turnstile.alone(self._check):
+                _log.warning("run_alone", place=place, deliveries=taken.deliveries, deaths=deaths)
+                self._book.write(place, deaths + 1)
+                try:
+                    self._await(self._put(taken, message))
+                except _Stopping:
+                    self._book.write(place, deaths)
+                    raise
+        self._book.clear(place)
+
+    def _put(self, taken: _Taken, message: Message[FrameBatch], refuse: str = "") -> threading.Event:
+        """Hand a batch on; the event says that it is answered."""
+        answered = threading.Event()
+        self._pipeline.put(
+            Read(message, taken.partition, taken.offset, None, lambda _: answered.set(), refuse)
+        )
+        return answered
+
+    def _await(self, answered: threading.Event) -> None:
+        while not answered.wait(0.2):
+            self._check()
 
     def _check(self) -> None:
         self._pipeline.check()

@@ -2,7 +2,8 @@
 
 A record that was delivered SUSPECT_AT_DELIVERY times is run with nothing else in the process, after it
 was named: its count, kept where the next worker finds it, is raised. An answer clears it; DEATHS counts
-without an answer make it a failure. Whatever was merely in the same process when that died is innocent.
+without an answer make it a failure, at its fifth delivery. Whatever was merely in the same process when
+that died is innocent.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from runtime.settings import Settings
 from schemas.errors import BrokerError
 
 _log = structlog.get_logger("swapper")
-SUSPECT_AT_DELIVERY = 3
-DEATHS = 2
+SUSPECT_AT_DELIVERY = 2
+DEATHS = 3
+Place = tuple[int, int, int]
+"""Partition, offset, and `seq` of a batch: a record may stand for many."""
 _BROKERS_LIMIT = 5
 """Deliveries after which a broker drops a record, unless it says otherwise."""
 
 
 class SuspectBook:
-    """Counts of records in Kafka itself: the committed offset of a group for each record *is* its count.
+    """Counts of batches in Kafka itself: the committed offset of a group for each batch *is* its count.
     A record belongs to one worker at a time, so nobody else writes it. From any thread."""
 
     def __init__(self, settings: Settings, group: str, topic: str) -> None:
@@ -44,31 +47,31 @@ class SuspectBook:
             found = None
         return int(found or _BROKERS_LIMIT)
 
-    def count(self, partition: int, offset: int) -> int:
-        """How often a record was named and not cleared."""
-        asked = ConsumerGroupTopicPartitions(self._name(partition, offset), [self._place(partition)])
+    def count(self, place: Place) -> int:
+        """How often a batch was named and not cleared."""
+        asked = ConsumerGroupTopicPartitions(self._name(place), [self._at(place)])
         with translated("reading a suspect's count"):
             (future,) = self._admin.list_consumer_group_offsets([asked]).values()
             (found,) = future.result(self._seconds).topic_partitions
         count: int = found.offset
         return max(count, 0)
 
-    def write(self, partition: int, offset: int, count: int) -> None:
-        asked = ConsumerGroupTopicPartitions(self._name(partition, offset), [self._place(partition, count)])
+    def write(self, place: Place, count: int) -> None:
+        asked = ConsumerGroupTopicPartitions(self._name(place), [self._at(place, count)])
         with translated("naming a suspect"):
             (future,) = self._admin.alter_consumer_group_offsets([asked]).values()
             future.result(self._seconds)
 
-    def clear(self, partition: int, offset: int) -> None:
+    def clear(self, place: Place) -> None:
         with translated("clearing a suspect"):
-            (future,) = self._admin.delete_consumer_groups([self._name(partition, offset)]).values()
+            (future,) = self._admin.delete_consumer_groups([self._name(place)]).values()
             future.result(self._seconds)
 
-    def _name(self, partition: int, offset: int) -> str:
-        return f"{self._group}.{partition}.{offset}"
+    def _name(self, place: Place) -> str:
+        return ".".join([self._group, *map(str, place)])
 
-    def _place(self, partition: int, count: int = OFFSET_INVALID) -> TopicPartition:
-        return TopicPartition(self._topic, partition, count)
+    def _at(self, place: Place, count: int = OFFSET_INVALID) -> TopicPartition:
+        return TopicPartition(self._topic, place[0], count)
 
 
 class Turnstile:
@@ -83,9 +86,7 @@ class Turnstile:
     def together(self, check: Callable[[], None]) -> Iterator[None]:
         """Inside, no suspect runs. `check` is called while waiting, and may raise."""
         with self._changed:
-            while self._alone:
-                self._changed.wait(0.2)
-                check()
+            self._wait(lambda: not self._alone, check)
             self._inside += 1
         try:
             yield
@@ -98,17 +99,18 @@ class Turnstile:
     def alone(self, check: Callable[[], None]) -> Iterator[None]:
         """Inside, nothing else runs. `check` is called while waiting, and may raise."""
         with self._changed:
-            while self._alone:
-                self._changed.wait(0.2)
-                check()
+            self._wait(lambda: not self._alone, check)
             self._alone = True  # nobody new comes in
         try:
             with self._changed:
-                while self._inside:
-                    self._changed.wait(0.2)
-                    check()
+                self._wait(lambda: not self._inside, check)
             yield
         finally:
             with self._changed:
                 self._alone = False
                 self._changed.notify_all()
+
+    def _wait(self, condition: Callable[[], bool], check: Callable[[], None]) -> None:
+        while not condition():
+            self._changed.wait(0.2)
+            check()

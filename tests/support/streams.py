@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -40,7 +41,8 @@ class Feeder:
 
     def __post_init__(self) -> None:
         ensure_topics(self.settings)
-        self._outbox = Outbox(producer(self.settings.kafka, "test"))
+        self._outbox = Outbox(producer(self.settings.kafka, "test", {"linger.ms": 50}))
+        self._hold = False
 
     def job(self, name: str, **swap: Any) -> None:
         spec = JobSpec(job=name, input="i.mp4", output="o.mp4", swap={"engine": "none"} | swap)
@@ -55,15 +57,31 @@ class Feeder:
             self._batch(stream, number, partition, damage=number == damage)
         self._end(stream, batches, partition)
 
-    def woven(self, streams: Sequence[str], batches: int, partition: int) -> None:
-        """Streams of one partition whose records lie between one another."""
+    def woven(
+        self,
+        streams: Sequence[str],
+        batches: int,
+        partition: int,
+        marks: Mapping[tuple[str, int], int] = MappingProxyType({}),
+    ) -> None:
+        """Streams of one partition whose records lie between one another. `marks`: value of the samples
+        of (stream, number of a batch), else 0."""
         for stream in streams:
             self._start(stream, batches, partition)
         for number in range(batches):
             for stream in streams:
-                self._batch(stream, number, partition)
+                self._batch(stream, number, partition, mark=marks.get((stream, number), 0))
         for stream in streams:
             self._end(stream, batches, partition)
+
+    def at_once(self, stream: str, batches: int, partition: int) -> None:
+        """A whole stream whose batches go to the broker in one request: a share group's member gets all."""
+        self._start(stream, batches, partition)
+        self._hold = True
+        for number in range(batches):
+            self._batch(stream, number, partition)
+        self._hold = False
+        self._end(stream, batches, partition)
 
     def raw(self, data: bytes, partition: int) -> None:
         self._send(data, "x", partition)
@@ -80,23 +98,24 @@ class Feeder:
         end = StreamEnd(job=stream.split("/")[0], stream=stream, epoch=1, count=count, context=0)
         self._send(encode(end), stream, partition)
 
-    def _batch(self, stream: str, number: int, partition: int, damage: bool = False) -> None:
+    def _batch(self, stream: str, number: int, partition: int, damage: bool = False, mark: int = 0) -> None:
         seq, size = number * BATCH, FORMAT.frame_bytes
         batch = FrameBatch(
             job=stream.split("/")[0], stream=stream, epoch=1, seq=seq, ordinal=seq, format=FORMAT,
             start_offset=self.offsets[stream, -1], time_base=(1, 30), pts=list(range(seq, seq + BATCH)),
             duration=[1] * BATCH, flags=[0] * BATCH, spans=[(i * size, size) for i in range(BATCH)],
         )  # fmt: skip
-        body = bytes(BATCH * size - damage)
+        body = bytes([mark]) * (BATCH * size - damage)
         self.offsets[stream, seq] = self._send(encode(batch, [body]), stream, partition)
 
     def _send(self, value: Any, key: str, partition: int) -> int:
-        at: list[int] = []
+        at: list[int] = [-1] if self._hold else []
         topic = self.settings.topic_set.frames(Lane.BATCH)
         self._outbox.send(
             topic, value, key=key, partition=partition, on_delivery=lambda m: at.append(m.offset() or 0)
         )
-        self._outbox.flush()
+        if not self._hold:
+            self._outbox.flush()
         return at[0]
 
 
@@ -156,10 +175,10 @@ def records(settings: Settings, topic: str) -> Iterator[tuple[int, Record]]:
 
 
 def wait_for(
-    settings: Settings, topic: str, ready: Callable[[list[tuple[int, Record]]], bool]
+    settings: Settings, topic: str, ready: Callable[[list[tuple[int, Record]]], bool], seconds: float = 60
 ) -> list[tuple[int, Record]]:
     """Records of a topic once they satisfy `ready`."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + seconds
     while True:
         found = list(records(settings, topic))
         if ready(found):
