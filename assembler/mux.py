@@ -24,6 +24,7 @@ from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
 from assembler.holds import CONTAINERS, AudioMode
+from assembler.languages import language_in
 from assembler.timecode import advanced, counted_rate
 from assembler.timing import decode_times, durations
 from assembler.tracks import Timed, Tracks
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _MAX_TIMESCALE = 2**31 - 1
 _BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder", "timecode", "loop"}
 """Metadata that describes the input's container, or is told in another way."""
+_TAGGED_TRACKS = ("mp4", "mov", "mkv", "webm")
+"""Containers that give a picture track a language and a title."""
 _CODEC_DELAY = Fraction(1, 20)
 """Seconds before zero that a stated codec delay may hide; none is longer."""
 
@@ -168,6 +171,12 @@ class _Muxer:
                 output.metadata[key] = value
             else:
                 self._warnings["tags_dropped"] += 1
+        if self._container in _TAGGED_TRACKS:
+            video.metadata.update(self._plan.picture)
+            if language := self._plan.picture.get("language"):
+                video.metadata["language"] = language_in(self._container, language)
+        else:
+            self._warnings["tags_dropped"] += len(self._plan.picture)
         self._set_timecode(output, video)
         chapters = self._chapters()
         if self._holds.chapters:

@@ -55,6 +55,8 @@ class Probe:
     head: Head
     mirrored: bool
     """Whether the picture, turned upright, is to be mirrored left to right."""
+    tags: dict[str, str]
+    """The picture track's own: `language`, `title`."""
     loop: int | None
     """How often an animation is shown, 0 for ever; None for anything else."""
     mpeg: bool
@@ -107,6 +109,7 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
             time_base=stream.time_base or Fraction(1, 90_000),
             rate=_rate(stream),
             animation=container.format.name in _ANIMATIONS or is_animated_webp(start),
+            tags=_tags(stream),
             loop=times_shown(start)
             if container.format.name in _ANIMATIONS or is_animated_webp(start)
             else None,
@@ -141,6 +144,12 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
         mastering_display=_mastering_display(frame),
         light_level=_light_level(frame),
     )
+
+
+def _tags(stream: VideoStream) -> dict[str, str]:
+    tags = {name.lower(): value for name, value in stream.metadata.items()}
+    tags.setdefault("title", tags.get("name", ""))  # as mp4 and mov call it
+    return {name: tags[name] for name in ("language", "title") if tags.get(name, "und") not in ("", "und")}
 
 
 def _orientation(frame: av.VideoFrame, warnings: Counter[str]) -> tuple[int, bool]:

@@ -48,6 +48,8 @@ class Scan:
     sides: SidesSummary
     metadata: dict[str, str]
     chapters: list[tuple[int, int, int, int, str]]
+    picture: dict[str, str] = field(default_factory=dict)
+    """Tags of the picture's own track."""
     bitrate: int = 0
     """Bits a second of the picture's packets, on average over what is presented."""
     mirrored: bool = False
@@ -113,6 +115,7 @@ class _Scanner:
             summary,
             metadata,
             chapters,
+            head.tags,
             self._bitrate(timeline),
             head.mirrored,
             +self.warnings,

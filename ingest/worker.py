@@ -201,6 +201,7 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
         sides=sides,
         tracks=found.sides.tracks,
         metadata=found.metadata,
+        picture=found.picture,
         chapters=found.chapters,
         warnings=dict(found.warnings) | coarsened(given, video, len(timeline.pts)),
     )

@@ -100,6 +100,8 @@ class Plan(Record):
     tracks: list[SideTrack] = []
     metadata: dict[str, str] = {}
     """The input's tags. `loop`, of animations only: how often they are shown, 0 for ever."""
+    picture: dict[str, str] = {}
+    """Tags of the picture's own track: `language`, `title`."""
     chapters: list[tuple[int, int, int, int, str]] = []
     """(start, end, time base numerator, denominator, title) of each chapter, in the input's clock."""
     warnings: dict[str, int] = {}
