@@ -1,0 +1,422 @@
+"""A run: the undisturbed results first, then the same jobs while things die, then the checks."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from control import admission
+from runtime.broker.embedded import free_ports
+from runtime.cluster import ensure_topics
+from runtime.jobs import JobBoard
+from runtime.settings import Settings, load
+from schemas.errors import BrokerError
+from schemas.events import Role
+from schemas.job import JobSpec
+from tests.chaos import checks
+from tests.chaos.block import KILL, STOP
+from tests.chaos.crew import Broker, Crew, Death, Member
+from tests.chaos.schedule import Action, Kind
+from tests.chaos.work import Work, wrong_with
+
+TICK_SECONDS = 0.05
+LONG_BROKER_STOP = 20.0
+
+
+@dataclass
+class Report:
+    """What was done, what came of it."""
+
+    group: str
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    """SIGKILLs while work was in flight, by role or point or `broker`."""
+    idle: Counter[str] = field(default_factory=Counter)
+    """SIGKILLs of services that had nothing to do."""
+    others: Counter[str] = field(default_factory=Counter)
+    """Disturbances that do not kill, by kind."""
+    ends: Counter[str] = field(default_factory=Counter)
+    """Services that ended by themselves, by last words: somebody else's failure that they could not bear."""
+    counts: Counter[str] = field(default_factory=Counter)
+    jobs: int = 0
+    rounds: int = 0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def killed(self) -> int:
+        return sum(self.kills.values())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "group": self.group, "seed": self.seed, "passed": not self.wrong, "wrong": self.wrong,
+            "jobs": self.jobs, "rounds": self.rounds, "seconds": round(self.seconds, 1),
+            "sigkills_in_flight": self.killed, "kills": dict(sorted(self.kills.items())),
+            "kills_idle": dict(self.idle), "others": dict(self.others), "ended_by_themselves": dict(self.ends),
+            "counts": dict(self.counts),
+        }  # fmt: skip
+
+    def text(self) -> str:
+        lines = [
+            f"{'PASSED' if not self.wrong else 'FAILED'}: {self.jobs} jobs in {self.rounds} rounds, "
+            f"{self.killed} SIGKILLs with work in flight, group mode {self.group}, seed {self.seed}, "
+            f"{self.seconds:.0f} s",
+            "",
+            "killed at                            times",
+        ]
+        lines += [f"  {name:34} {count:5}" for name, count in sorted(self.kills.items())]
+        rows = (("besides", self.others), ("idle when killed", self.idle), ("counted", self.counts))
+        for title, found in rows:
+            lines += ["", title, *(f"  {name:34} {count:5}" for name, count in sorted(found.items()))]
+        lines += ["", "services that ended by themselves"]
+        lines += [f"  {count:3} {words[:150]}" for words, count in self.ends.most_common(12)]
+        lines += ["", *(f"WRONG: {line}" for line in self.wrong)]
+        return "\n".join(lines)
+
+
+class Run:
+    """One broker, one crew, one report. `actions` come in order; one that finds no victim comes again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        actions: Sequence[Action],
+        group: str,
+        seed: int,
+        *,
+        few: bool = False,
+        broken: str = "",
+        minutes: float = 60.0,
+        settle: float = 240.0,
+        tell: Callable[[str], None] = print,
+    ) -> None:
+        self._folder, self._actions = folder, list(actions)
+        self._random = random.Random(f"{seed}/victims")
+        self._minutes, self._settle_seconds, self._tell = minutes, settle, tell
+        self.report = Report(group, seed)
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._ids = itertools.count()
+        self._looked: dict[Path, tuple[int, int]] = {}
+        """State (mtime, inode) in which a result was last read."""
+        self._specs: dict[str, tuple[JobSpec, str]] = {}
+        """Submitted under chaos, by job: spec and kind of job."""
+        self._running: set[str] = set()
+        self._patience: dict[int, float] = {}
+        self._settings = self._make_settings(group)
+        self._broker = Broker(folder / "broker", self._settings)
+        self._few = few
+        self._crew = Crew(self._settings, folder / "crew", broken)
+        self._log = (folder / "events.jsonl").open("a")
+        self._began = time.monotonic()
+
+    def _make_settings(self, group: str) -> Settings:
+        port, _ = free_ports()
+        return load(
+            {
+                "topic_prefix": f"chaos.{group}.",
+                "data": self._folder / "data",
+                "kafka": {"bootstrap": f"127.0.0.1:{port}", "session_timeout_ms": 6000},
+                "topics": {"frame_partitions": 4, "order_partitions": 4},
+                "limits": {"batch_bytes": 60_000, "stuck_seconds": 60.0},
+                "keep": {"sweep_seconds": 5.0},
+                "swapper": {"group": group, "engines": ["none"] if self._folder.name == "none" else ["mesh"]},
+                "broker": {"port": port},
+                "drain_seconds": 10.0,
+                "log": {"level": "info"},
+            }
+        )
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    def __call__(self) -> Report:
+        try:
+            self._broker.start()
+            ensure_topics(self._settings)
+            self._work = Work(self._settings, self._folder, self._few)
+            self._board = JobBoard(self._settings, "chaos")
+            self._crew.start()
+            self._make_reference()
+            if not self.report.wrong:
+                self._began = time.monotonic()
+                self._disturb()
+                self._calm()
+                self.report.seconds = time.monotonic() - self._began
+                self._check()
+        finally:
+            self._crew.kill()
+            self._broker.stop()
+            self._note("report", **self.report.as_json())
+            self._log.close()
+        return self.report
+
+    def _make_reference(self) -> None:
+        self._reference = self._folder / "reference"
+        specs = self._work.specs(self._reference)
+        for spec in specs.values():
+            admission.submit(self._settings, spec)
+        wrong = checks.eventually_none(lambda: self._unfinished(specs.values()), self._settle_seconds)
+        for order in self._work.orders:
+            if not wrong and (what := wrong_with(order, Path(specs[order.name].output))):
+                wrong.append(f"undisturbed, {order.name}: {what}")
+        self.report.wrong += wrong
+        self._tell(f"undisturbed: {len(specs)} jobs in {time.monotonic() - self._began:.0f} s")
+
+    def _unfinished(self, specs: Any) -> list[str]:
+        self._reap()
+        records = {record.job: record for record in self._board.records()}
+        return checks.states(records, specs)
+
+    def _disturb(self) -> None:
+        """Do what is on the list, with jobs running all the time."""
+        until = self._began + 60 * self._minutes
+        left = self._actions
+        due = 0.0
+        while (left or self._armed()) and time.monotonic() < until:
+            self._turn()
+            if not self._running and self._broker.up and left:
+                self._submit()
+            if self._running and left and time.monotonic() >= due and self._act(left[0]):
+                due = time.monotonic() + left[0].wait
+                del left[0]
+            elif not left and not self._running and self._broker.up and self._armed():
+                self._submit()
+        if left:
+            self._tell(f"{len(left)} disturbances were not made for want of time")
+            self.report.counts["not_made"] = len(left)
+
+    def _calm(self) -> None:
+        """Nothing more is done to anybody; the jobs must come to their end."""
+        for member in self._crew.members:
+            if member.block.armed:
+                member.block.arm("", 0, 0)
+        deadline = time.monotonic() + self._settle_seconds
+        while (self._running or self._timers) and time.monotonic() < deadline:
+            self._turn()
+
+    def _turn(self) -> None:
+        """A moment of the run: who died, what is due, how the jobs stand."""
+        time.sleep(TICK_SECONDS)
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+        self._notice_stops()
+        self._reap()
+        self._look_at_results()
+        ended = {record.job for record in self._board.records() if record.state.ended}
+        self._running -= ended
+
+    def _submit(self) -> None:
+        self.report.rounds += 1
+        specs = self._work.specs(self._folder / f"round-{self.report.rounds}")
+        for name, spec in specs.items():
+            try:
+                admission.submit(self._settings, spec)
+            except BrokerError as error:
+                self._tell(f"not submitted: {error}")
+                continue
+            self._specs[spec.job] = spec, name
+            self._running.add(spec.job)
+            self.report.jobs += 1
+        self._tell(
+            f"{self._clock()} round {self.report.rounds}: {len(specs)} jobs, {self.report.killed} kills so far"
+        )
+
+    # -- doing harm --------------------------------------------------------------------------------
+
+    def _act(self, action: Action) -> bool:
+        """Do it; False if there is nobody to do it to now."""
+        match action.kind:
+            case Kind.BROKER_KILL:
+                if not self._broker.up:
+                    return False
+                self._broker.kill()
+                self._count_kill("broker", True)
+            case Kind.BROKER_STOP:
+                if not self._broker.up:
+                    return False
+                self._broker.pause(True)
+                self._later(action.seconds, lambda: self._broker.pause(False))
+                self._count_other(
+                    f"broker away {'a minute' if action.seconds > LONG_BROKER_STOP else '8 to 15 s'}"
+                )
+            case Kind.DISK:
+                if self._crew.full:
+                    return False
+                self._crew.fill_disk(True)
+                self._later(action.seconds, lambda: self._crew.fill_disk(False))
+                self._count_other("disk full for 1 to 4 s")
+            case _:
+                return self._harm(action)
+        self._note(action.kind, seconds=action.seconds)
+        return True
+
+    def _harm(self, action: Action) -> bool:
+        member = self._victim(action)
+        if member is None:
+            return False
+        block = member.block
+        match action.kind:
+            case Kind.KILL:
+                self._count_kill(str(member.role), block.busy)
+                member.killed = True
+                member.signal(signal.SIGKILL)
+            case Kind.STOP:
+                self._count_other(f"{member.role} stopped 8 to 12 s")
+                self._freeze(member, action.seconds)
+            case Kind.CLOCK:
+                self._count_other(f"{member.role} clock jump")
+                block.clock += action.seconds
+            case Kind.POINT:
+                block.arm(action.point, action.passes, KILL)
+            case Kind.STOP_POINT:
+                block.arm(action.point, action.passes, STOP)
+        self._note(
+            action.kind, member=member.name, point=action.point, seconds=action.seconds, busy=block.busy
+        )
+        return True
+
+    def _victim(self, action: Action) -> Member | None:
+        """Somebody of the role who is at work; after 10 s anybody who lives."""
+        living = [
+            m
+            for m in self._crew.members
+            if m.role is action.role and m.alive and not m.again and not m.stopped and not m.block.armed
+        ]
+        busy = [m for m in living if m.block.busy]
+        if not busy and time.monotonic() < self._patience.setdefault(id(action), time.monotonic() + 10):
+            return None
+        self._patience.pop(id(action), None)
+        if action.role is Role.CONTROL and action.kind in (Kind.POINT, Kind.STOP_POINT):
+            living = busy or living
+        return self._random.choice(busy or living) if living else None
+
+    def _freeze(self, member: Member, seconds: float) -> None:
+        process = member.process
+        member.signal(signal.SIGSTOP)
+        member.stopped = True
+
+        def wake() -> None:
+            if member.process is process:
+                member.stopped = False
+                member.signal(signal.SIGCONT)
+
+        self._later(seconds, wake)
+
+    def _notice_stops(self) -> None:
+        """Services that stopped at a point sleep past their session."""
+        for member in self._crew.members:
+            point = member.block.fired
+            if point and not member.stopped and member.alive and _is_stopped(member.process.pid):
+                self._count_other(f"stopped at {point}")
+                self._note("stopped", member=member.name, point=point)
+                member.block.arm("", 0, 0)
+                self._freeze(member, 20.0 if self._crew.broken else self._random.uniform(8, 12))
+
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._ids), what))
+
+    def _armed(self) -> bool:
+        return any(member.block.armed for member in self._crew.members)
+
+    # -- seeing what comes of it -------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for death in self._crew.reap():
+            self._note("death", member=death.member, code=death.code, point=death.point, words=death.words)
+            if death.point and death.code == -signal.SIGKILL:
+                self._count_kill(death.point, True)
+            elif not death.killed:
+                self._ended(death)
+            if death.lost:  # its process died before it came there
+                self._again(death)
+
+    def _again(self, death: Death) -> None:
+        self._actions.append(Action(Kind.POINT, 1.0, death.role, death.lost, 1))
+
+    def _ended(self, death: Death) -> None:
+        words = death.words
+        try:
+            told = json.loads(words)
+            words = f"{told.get('event')}: {told.get('message') or told.get('reason') or ''}"
+        except (ValueError, AttributeError):
+            pass
+        self.report.ends[f"{death.role} ({death.code}) {words}"] += 1
+
+    def _look_at_results(self) -> None:
+        """A result is there in full, or it is not there: at every moment."""
+        for job in self._running:
+            spec, _name = self._specs[job]
+            path = Path(spec.output)
+            try:
+                found = path.stat()
+                state = found.st_mtime_ns, found.st_ino
+                if self._looked.get(path) == state:
+                    continue
+                data = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            self._looked[path] = state
+            if data != (self._reference / path.name).read_bytes():
+                self.report.wrong.append(
+                    f"{path.parent.name}/{path.name} was seen in part, or with other bytes"
+                )
+
+    def _count_kill(self, name: str, busy: bool) -> None:
+        (self.report.kills if busy else self.report.idle)[name] += 1
+        if busy and self.report.killed % 10 == 0:
+            self._tell(f"{self._clock()} {self.report.killed} kills, {len(self._running)} jobs running")
+
+    def _count_other(self, name: str) -> None:
+        self.report.others[name] += 1
+
+    def _clock(self) -> str:
+        return f"{time.monotonic() - self._began:6.0f} s"
+
+    def _note(self, what: str, **more: Any) -> None:
+        entry = {"at": round(time.monotonic() - self._began, 2), "what": str(what)} | more
+        self._log.write(json.dumps(entry) + "\n")
+        self._log.flush()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        report, settings = self.report, self._settings
+        records = {record.job: record for record in self._board.records()}
+        specs = [spec for spec, _ in self._specs.values()]
+        report.wrong += checks.states(records, specs)
+        for spec in specs:
+            output = Path(spec.output)
+            report.wrong += checks.differences(self._reference / output.name, output)
+        report.wrong += checks.eventually_none(lambda: checks.lag(settings), 60)
+        report.wrong += checks.eventually_none(lambda: checks.store_leavings(settings, records), 60)
+        report.wrong += [
+            f"{key} is still in the table of segments" for key in checks.segments_table(settings)
+        ]
+        wrong, counts = checks.checkpoints(settings)
+        report.wrong += wrong
+        report.counts += counts
+        wrong, counts = checks.answers(settings)
+        report.wrong += wrong
+        report.counts += counts
+        self._reap()
+        report.wrong += self._crew.stop()
+        if report.group == "share":
+            report.wrong += checks.share_lag(settings)
+        report.wrong += checks.scratch_leavings(settings)
+        folders = [self._folder / f"round-{n + 1}" for n in range(report.rounds)]
+        report.wrong += checks.output_leavings(folders, specs)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
