@@ -15,6 +15,7 @@ from av.sidedata.sidedata import Type
 from av.video.stream import VideoStream
 
 from ingest.animations import is_animated_webp, times_shown
+from ingest.colours import colours_of, range_of
 from ingest.framedata import side_data
 from ingest.head import Head, read_head
 from ingest.open import check_size, open_input, read_start
@@ -26,20 +27,6 @@ from schemas.frames import Rational, VideoFormat
 _ANIMATIONS = {"gif", "apng", "jpegxl_anim"}
 _MPEG = {"mpegts", "mpeg"}
 
-_MATRIX = {
-    0: "gbr", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc",
-    10: "bt2020c", 11: "smpte2085", 12: "chroma-derived-nc", 13: "chroma-derived-c", 14: "ictcp",
-}  # fmt: skip
-_PRIMARIES = {
-    1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020",
-    10: "smpte428", 11: "smpte431", 12: "smpte432", 22: "ebu3213",
-}  # fmt: skip
-_TRANSFER = {
-    1: "bt709", 4: "gamma22", 5: "gamma28", 6: "smpte170m", 7: "smpte240m", 8: "linear", 9: "log100",
-    10: "log316", 11: "iec61966-2-4", 12: "bt1361e", 13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12",
-    16: "smpte2084", 17: "smpte428", 18: "arib-std-b67",
-}  # fmt: skip
-# Numbers and names of ITU-T H.273 as FFmpeg spells them (libavutil/pixfmt.h, pixdesc.c).
 _FIELD_ORDER: dict[int, Literal["progressive", "tt", "bb", "tb", "bt"]] = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
@@ -125,7 +112,7 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
     context = stream.codec_context
     aspect = stream.sample_aspect_ratio or Fraction(1)
     rgb = is_rgb(name)
-    span = _range(int(frame.color_range))
+    span, (matrix, primaries, transfer) = range_of(frame), colours_of(frame)
     gray = len(frame.format.components) == 1 and not rgb
     full = (
         is_full_range(name) or is_gray_with_alpha(name) or (gray and span == "unknown")
@@ -135,9 +122,9 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
         height=frame.height,
         pixel_format=travels_as(frame),
         color_range="tv" if rgb else "pc" if full else span,
-        matrix="bt709" if rgb else _MATRIX.get(int(frame.colorspace), "unknown"),
-        primaries=_PRIMARIES.get(int(frame.color_primaries), "unknown"),
-        transfer=_TRANSFER.get(int(frame.color_trc), "unknown"),
+        matrix="bt709" if rgb else matrix,
+        primaries=primaries,
+        transfer=transfer,
         sample_aspect=(aspect.numerator, aspect.denominator) if aspect > 0 else (1, 1),
         rotation=rotation,
         field_order=_FIELD_ORDER.get(context.field_order, "progressive"),
@@ -198,10 +185,6 @@ def _light_level(frame: av.VideoFrame) -> tuple[int, int]:
         return 0, 0
     most, average = struct.unpack_from("=2I", data)
     return most, average
-
-
-def _range(value: int) -> Literal["unknown", "tv", "pc"]:
-    return "tv" if value == 1 else "pc" if value == 2 else "unknown"
 
 
 def _rate(stream: VideoStream) -> Rational:

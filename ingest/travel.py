@@ -3,7 +3,8 @@
 Where a format is only another packing of the same samples (NV12, P010, big endian), samples keep their
 values. RGB and palettes become 4:4:4 by the BT.709 matrix in limited range, and are tagged so: a colour
 comes back within 2 of 255. Alpha travels as a plane of its own, sample for sample; where the job has no place
-for it, pictures are laid on black. Frames of another size are stretched to that of the first.
+for it, pictures are laid on black. Frames of another size are stretched to that of the first, those of
+another range converted to its; frames that tell of another matrix, primaries or transfer are only counted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from av.video.reformatter import ColorRange, Colorspace
 
+from ingest.colours import colours_of, range_of
 from ingest.recast import SMOOTH
 from runtime.alpha import alpha_of, copy_alpha, has_alpha
 from runtime.payload import frame_planes
@@ -104,6 +106,8 @@ class Traveller:
             twin = _twin(name)
             self._same_layout[name] = video.pixel_format in (twin, opaque(twin))
             self._covers[name] = not video.pixels.alpha and (has_alpha(name) or has_palette(name))
+        if not is_rgb(name) and colours_of(frame) != (video.matrix, video.primaries, video.transfer):
+            self._warnings["colour_changed"] += 1
         cover = _cover_of(frame) if self._covers[name] else None
         travelling = self._converted(frame)
         if cover is None:
@@ -116,9 +120,9 @@ class Traveller:
         same_size = (frame.width, frame.height) == (video.width, video.height)
         if not same_size:
             self._warnings["frames_scaled"] += 1
-        elif self._same_layout[name]:
+        elif self._same_layout[name] and _spans(frame, video)[0] == _spans(frame, video)[1]:
             return frame
-        elif opaque(travel_format(name)) != opaque(video.pixel_format):
+        elif self._same_layout[name] or opaque(travel_format(name)) != opaque(video.pixel_format):
             self._warnings["frames_converted"] += 1
         converted = _converted(frame, video)
         if video.pixels.alpha and same_size:
@@ -127,8 +131,7 @@ class Traveller:
 
 
 def _converted(frame: av.VideoFrame, video: VideoFormat) -> av.VideoFrame:
-    full = is_full_range(frame.format.name) or (video.color_range == "pc" and not is_rgb(frame.format.name))
-    span = ColorRange.JPEG if full else ColorRange.MPEG
+    span, wanted = _spans(frame, video)
     size = (video.width, video.height, video.pixel_format)
     if is_rgb(frame.format.name):
         if max(part.bits for part in frame.format.components) < 8:
@@ -140,7 +143,14 @@ def _converted(frame: av.VideoFrame, video: VideoFormat) -> av.VideoFrame:
             dst_color_range=ColorRange.MPEG,
             interpolation=SMOOTH,
         )
-    return frame.reformat(*size, interpolation=SMOOTH, src_color_range=span, dst_color_range=span)
+    return frame.reformat(*size, interpolation=SMOOTH, src_color_range=span, dst_color_range=wanted)
+
+
+def _spans(frame: av.VideoFrame, video: VideoFormat) -> tuple[ColorRange, ColorRange]:
+    """Range of the frame's samples and of those that travel; what does not say is as the others are."""
+    wanted = ColorRange.JPEG if video.color_range == "pc" else ColorRange.MPEG
+    own = "pc" if is_full_range(frame.format.name) else range_of(frame)
+    return {"pc": ColorRange.JPEG, "tv": ColorRange.MPEG, "unknown": wanted}[own], wanted
 
 
 def _cover_of(frame: av.VideoFrame) -> Cover | None:

@@ -57,8 +57,10 @@ def test_other_packings_keep_every_sample(name: str) -> None:
 
 
 def test_planar_frames_are_passed_on_as_they_are() -> None:
-    video = VideoFormat(width=35, height=21, pixel_format="yuv420p")
-    for name in ("yuv420p", "yuvj420p"):
+    for name, span in (("yuv420p", "unknown"), ("yuv420p", "tv"), ("yuvj420p", "pc")):
+        video = VideoFormat.model_validate(
+            {"width": 35, "height": 21, "pixel_format": "yuv420p", "color_range": span}
+        )
         frame = av.VideoFrame(35, 21, name)
         assert Traveller(video, Counter()).normalise(frame) is frame
 
@@ -190,6 +192,35 @@ def test_changes_of_size_and_format_are_counted() -> None:
         changed = traveller.normalise(frame)
         assert (changed.width, changed.height, changed.format.name) == (64, 48, "yuv420p")
     assert warnings == {"frames_scaled": 1, "frames_converted": 1}
+
+
+@pytest.mark.parametrize(("first", "later"), [("tv", "yuvj420p"), ("pc", "yuv420p")])
+def test_a_change_of_range_in_the_stream_is_converted_and_counted(first: str, later: str) -> None:
+    video = VideoFormat.model_validate(
+        {"width": 64, "height": 48, "pixel_format": "yuv420p", "color_range": first}
+    )
+    frame = av.VideoFrame(64, 48, later)
+    for plane, value in zip(
+        frame.planes, (255, 128, 128) if later == "yuvj420p" else (235, 128, 128), strict=True
+    ):
+        plane.update(bytes([value]) * plane.buffer_size)
+    if later == "yuv420p":
+        frame.color_range = 1
+    warnings: Counter[str] = Counter()
+    luma = frame_planes(Traveller(video, warnings).normalise(frame), video)[0]
+    assert set(np.unique(luma)) == {235 if first == "tv" else 255}
+    assert warnings == {"frames_converted": 1}
+
+
+def test_frames_that_tell_of_other_colours_are_counted() -> None:
+    video = VideoFormat(width=64, height=48, pixel_format="yuv420p", matrix="bt709", transfer="bt709")
+    warnings: Counter[str] = Counter()
+    traveller = Traveller(video, warnings)
+    for matrix in (1, 9):
+        frame = av.VideoFrame(64, 48, "yuv420p")
+        frame.colorspace, frame.color_trc = matrix, 1
+        assert traveller.normalise(frame) is frame
+    assert warnings == {"colour_changed": 1}
 
 
 def test_floating_point_samples_are_refused() -> None:
