@@ -17,7 +17,7 @@ from runtime.kafka import producer, reader
 from runtime.outbox import Outbox
 from runtime.service import Service
 from runtime.settings import Settings
-from schemas.frames import FrameBatch, StreamEnd, StreamStart, VideoFormat
+from schemas.frames import FrameBatch, RangeRef, StreamEnd, StreamStart, VideoFormat
 from schemas.job import JobRecord, JobSpec, JobState, Lane
 from schemas.record import Record, decode, encode
 
@@ -44,9 +44,9 @@ class Feeder:
         self._outbox = Outbox(producer(self.settings.kafka, "test", {"linger.ms": 50}))
         self._hold = False
 
-    def job(self, name: str, **swap: Any) -> None:
+    def job(self, name: str, state: JobState = JobState.RUNNING, **swap: Any) -> None:
         spec = JobSpec(job=name, input="i.mp4", output="o.mp4", swap={"engine": "none"} | swap)
-        record = JobRecord(job=name, spec=spec, state=JobState.RUNNING)
+        record = JobRecord(job=name, spec=spec, state=state)
         self._outbox.send(self.settings.topic_set.jobs, encode(record), key=name)
         self._outbox.flush()
 
@@ -82,6 +82,29 @@ class Feeder:
             self._batch(stream, number, partition)
         self._hold = False
         self._end(stream, batches, partition)
+
+    def replay(self, stream: str, source: str, batches: int, partition: int, **fields: Any) -> None:
+        """A stream that stands for one sent before, in partition 1."""
+        known: dict[str, Any] = {
+            "topic": self.settings.topic_set.frames(Lane.BATCH),
+            "partition": 1,
+            "first_offset": self.offsets[source, 0],
+            "last_offset": self.offsets[source, (batches - 1) * BATCH],
+            "count": batches * BATCH,
+        }
+        ref = RangeRef(
+            job=stream.split("/")[0], stream=stream, epoch=1, source=source, source_epoch=1, start=0,
+            end=batches * BATCH, context=0, **(known | fields),
+        )  # fmt: skip
+        self._start(stream, batches, partition)
+        self._send(encode(ref), stream, partition)
+        self._end(stream, batches, partition)
+
+    def torn(self, stream: str, numbers: Sequence[int], partition: int) -> None:
+        """A stream of which only these batches were sent, and no end."""
+        self._start(stream, max(numbers) + 1, partition)
+        for number in numbers:
+            self._batch(stream, number, partition)
 
     def raw(self, data: bytes, partition: int) -> None:
         self._send(data, "x", partition)

@@ -7,11 +7,12 @@ from collections import Counter
 import pytest
 from confluent_kafka import TopicPartition
 
-from runtime.kafka import consumer
+from runtime.kafka import admin, consumer
 from runtime.settings import Settings
-from schemas.events import Dead
-from schemas.job import Lane
-from schemas.record import Record
+from schemas.events import Dead, Failed
+from schemas.frames import StreamAbort
+from schemas.job import JobState, Lane
+from schemas.record import Record, encode
 from schemas.swaps import SwapBatch
 from swapper.containment import Mark
 from swapper.service import SwapperService, group_name
@@ -143,3 +144,80 @@ def test_batches_of_an_unknown_engine_fail_with_its_name(kafka: Settings) -> Non
     reasons = {r.stream: r.failed.reason if r.failed else "" for _, r in found if isinstance(r, SwapBatch)}
     assert "no engine 'hat'" in reasons["j/0"]
     assert reasons["k/0"] == ""
+
+
+@pytest.mark.parametrize("group", ["consumer", "share"])
+def test_a_replayed_stream_is_run_from_the_batches_of_another(kafka: Settings, group: str) -> None:
+    settings = settings_of(kafka, group)
+    feeder = Feeder(settings)
+    feeder.job("old")
+    feeder.job("new")
+    feeder.woven(["old/0", "old/1"], 4, 1)
+    feeder.replay("new/0", "old/0", 4, 2)
+    feeder.replay("new/1", "old/1", 4, 2)
+    feeder.replay("new/2", "old/1", 4, 3, last_offset=feeder.offsets["old/1", 2 * BATCH])
+    want = [("new/0", n * BATCH) for n in range(4)] + [("new/1", n * BATCH) for n in range(4)]
+    with running(SwapperService(settings)):
+        found = wait_for(settings, swaps_topic(settings), lambda f: ("new/1", 3 * BATCH) in answered(f, 2))
+        wait_for(settings, settings.topic_set.events, lambda f: bool(lost(f)))
+    assert answered(found, 2) == want, "in the partition of the replayed stream, in order, each once"
+    assert lost(list(records(settings, settings.topic_set.events))) == {"new/2"}
+
+
+def test_streams_whose_frames_are_gone_are_told_to_control(kafka: Settings) -> None:
+    settings = settings_of(kafka, "consumer")
+    feeder = Feeder(settings)
+    feeder.job("j")
+    feeder.stream("j/expired", 3, 0)
+    feeder.torn("j/torn", [0, 2], 1)
+    for partition in (0, 1):
+        feeder.stream(f"j/{partition}", 2, partition)
+    expire(settings, 0, feeder.offsets["j/expired", BATCH])
+    want = {("j/0", 0), ("j/0", BATCH), ("j/1", 0), ("j/1", BATCH), ("j/torn", 0)}
+    with running(SwapperService(settings)):
+        found = wait_for(settings, swaps_topic(settings), lambda f: want <= set(answered(f)))
+        wait_for(settings, settings.topic_set.events, lambda f: len(lost(f)) == 2)
+    assert set(answered(found)) == want
+    assert lost(list(records(settings, settings.topic_set.events))) == {"j/expired", "j/torn"}
+
+
+def test_a_stream_given_up_before_its_start_is_not_begun(kafka: Settings) -> None:
+    settings = settings_of(kafka, "consumer")
+    feeder = Feeder(settings)
+    feeder.job("j")
+    feeder.raw(bytes(encode(StreamAbort(job="j", stream="j/0", epoch=1, reason="cancelled"))), 0)
+    feeder.stream("j/0", 2, 0)
+    feeder.stream("j/1", 2, 0)
+    with running(SwapperService(settings)):
+        found = wait_for(settings, swaps_topic(settings), lambda f: ("j/1", BATCH) in answered(f))
+    assert {stream for stream, _ in answered(found)} == {"j/1"}
+
+
+def test_share_members_do_not_run_batches_of_jobs_that_have_ended(kafka: Settings) -> None:
+    settings = settings_of(kafka, "share")
+    feeder = Feeder(settings)
+    feeder.job("ended", JobState.CANCELLED)
+    feeder.job("j")
+    feeder.stream("ended/0", 3, 0)
+    feeder.stream("j/0", 2, 0)
+    with running(SwapperService(settings)):
+        found = wait_for(settings, swaps_topic(settings), lambda f: len(results(f)) >= 2)
+    assert {stream for stream, _ in answered(found)} == {"j/0"}
+
+
+def answered(found: list[tuple[int, Record]], partition: int | None = None) -> list[tuple[str, int]]:
+    """(stream, seq) of all answers, or of those in one partition, in order."""
+    return [(stream, seq) for p, stream, seq in results(found) if partition in (None, p)]
+
+
+def lost(found: list[tuple[int, Record]]) -> set[str]:
+    """Streams that control was asked to release again."""
+    return {r.stream for _, r in found if isinstance(r, Failed) and r.retryable and r.epoch == 1}
+
+
+def expire(settings: Settings, partition: int, offset: int) -> None:
+    """Have everything before an offset deleted, as retention does."""
+    place = TopicPartition(settings.topic_set.frames(Lane.BATCH), partition, offset)
+    client = admin(settings.kafka)  # not let go before the answer
+    (future,) = client.delete_records([place]).values()
+    future.result(10)
