@@ -19,13 +19,13 @@ from assembler import losses
 from assembler.finish import FinishService
 from assembler.join import Join, Side, StreamKey, StreamState
 from assembler.membership import PairedConsumer
-from assembler.scratch import open_scratch
 from assembler.segment import Cancelled, SegmentTask
 from runtime.jobs import JobBoard
 from runtime.kafka import producer, transactional_producer
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.ranges import RangeReader
+from runtime.scratch import open_scratch
 from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
@@ -119,7 +119,7 @@ class AssemblerService:
 
     def start(self) -> None:
         """Connect and join the group."""
-        self._scratch = open_scratch(self._settings.scratch_dir)
+        self._scratch = open_scratch(self._settings.scratch_dir, self.name)
         self._store = Store.of(self._settings)
         self._board = JobBoard(self._settings, "assembler")
         self._events = Outbox(producer(self._settings.kafka, "assembler"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from ingest.streams import Delivery, FrameRun, StreamSender
 from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
 from runtime.ranges import Retained
+from runtime.scratch import open_scratch
 from runtime.settings import Settings
 from runtime.store import Store
 from schemas.containers import CONTAINERS, check_picture
@@ -45,8 +47,13 @@ class Worker:
     def __init__(self, settings: Settings, store: Store, outbox: Outbox) -> None:
         self._settings, self._store, self._outbox = settings, store, outbox
         self._input: tuple[str, str, InputDecoder] | None = None
+        self._scratch = open_scratch(settings.scratch_dir, "ingest")
 
     def close(self) -> None:
+        self._forget_input()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _forget_input(self) -> None:
         if self._input is not None:
             self._input[2].close()
             self._input = None
@@ -63,9 +70,7 @@ class Worker:
         self._outbox.flush()
 
     def _scan(self, spec: JobSpec, alive: Callable[[], None]) -> Plan:
-        scratch = self._settings.scratch_dir
-        scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="sides-", dir=scratch) as folder:
+        with tempfile.TemporaryDirectory(prefix="sides-", dir=self._scratch) as folder:
             path = Path(folder) / "sides"
             with path.open("wb") as file:
                 found = scan(spec.input, file, alive, self._settings.input)
@@ -125,7 +130,7 @@ class Worker:
                 sender.send(release, run, warnings)
                 delivery.whole.add(release.segment)
         except BaseException:
-            self.close()  # the decoder may stand anywhere
+            self._forget_input()  # the decoder may stand anywhere
             raise
         _log.info(
             "order_decoded",
@@ -140,7 +145,7 @@ class Worker:
         path = order.spec.input
         if self._input is not None and self._input[:2] == (path, order.plan):
             return self._input[2]
-        self.close()
+        self._forget_input()
         nvdec = order.spec.plan.decoder == "nvdec"
         decoder = InputDecoder(path, self._read(order.plan, Plan), nvdec=nvdec, limits=self._settings.input)
         if nvdec and not decoder.has_gpu:

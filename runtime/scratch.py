@@ -8,18 +8,17 @@ import socket
 import tempfile
 from pathlib import Path
 
-_PREFIX = "assembler"
 
-
-def open_scratch(base: Path) -> Path:
-    """Make a new folder of this process under `base`; folders of dead processes of this host are removed."""
-    host = socket.gethostname()
-    for folder in base.glob(f"{_PREFIX}-{host}-*"):
-        number = folder.name.removeprefix(f"{_PREFIX}-{host}-").split("-")[0]
+def open_scratch(base: Path, role: str) -> Path:
+    """Make a new folder of this process under `base`; those of dead processes of its role on this host are
+    removed."""
+    prefix = f"{role}-{socket.gethostname()}-"
+    for folder in base.glob(f"{prefix}*"):
+        number = folder.name.removeprefix(prefix).split("-")[0]
         if number.isdigit() and not _alive(int(number)):
             shutil.rmtree(folder, ignore_errors=True)
     base.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{host}-{os.getpid()}-", dir=base))
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
 
 
 def _alive(pid: int) -> bool:
