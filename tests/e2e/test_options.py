@@ -112,8 +112,8 @@ def test_a_rotated_input_stands_upright_where_no_matrix_fits(cluster: Cluster, t
 def test_each_container_plays_back_whole(
     cluster: Cluster, stripes: Path, tmp_path: Path, suffix: str, encoder: str
 ) -> None:
-    """Two segments or more, joined: every frame, in order, at its time, with its sound. All cells of the table,
-    without Kafka, are in tests/assembler/test_cells.py."""
+    """Two segments or more, joined: every frame, in order, at its time, with its sound. All cells of the
+    table, without Kafka, are in tests/assembler/test_cells.py."""
     output = tmp_path / f"out.{suffix}"
     preset = {"libsvtav1": "10", "libvpx-vp9": "ultrafast"}.get(encoder, "medium")
     cluster.done(cluster.spec(stripes, output, encode={"encoder": encoder, "preset": preset}))
