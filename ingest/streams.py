@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from confluent_kafka import Message
 
@@ -45,6 +45,11 @@ class FrameRun:
         self._windows = windows or {}
         self._starts: dict[int, int] = {}
         """Numbers of the first frames of segments, where that has been decided."""
+
+    def close(self) -> None:
+        """Stop decoding."""
+        if isinstance(self._frames, Generator):
+            self._frames.close()
 
     def placed(self, segment: Segment) -> Segment:
         """The segment as it begins, decoding up to there; where it ends shows when it gets there. At a cut

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
@@ -40,23 +41,54 @@ _log = structlog.get_logger("ingest")
 R = TypeVar("R", bound=Record)
 
 
+KEPT_INPUTS = 4
+"""Inputs that a worker keeps open: their jobs' orders come in turn."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A decoding on its way through an order; control may release the order in parts."""
+
+    run: FrameRun
+    warnings: Counter[str]
+    segment: int
+    """The one that comes next."""
+    last: int
+
+
+@dataclass(slots=True)
+class _Input:
+    """An open input, and where its decoding stands."""
+
+    decoder: InputDecoder
+    going: _Pass | None = None
+
+    def close(self) -> None:
+        if self.going is not None:
+            self.going.run.close()
+        self.decoder.close()
+
+
 class Worker:
-    """Owned by one thread, as its outbox is. Keeps the input of the last decode order open, since the
-    next one is often of the same job."""
+    """Owned by one thread, as its outbox is. Keeps the inputs of the last decode orders open, since the next
+    one is often of the same job; the next part of an order is decoded on from where the one before ended."""
 
     def __init__(self, settings: Settings, store: Store, outbox: Outbox) -> None:
         self._settings, self._store, self._outbox = settings, store, outbox
-        self._input: tuple[str, str, InputDecoder] | None = None
+        self._inputs: OrderedDict[tuple[str, str], _Input] = OrderedDict()
+        """By path and plan, the latest last."""
+        self.gone_on = 0
+        """Orders that were decoded on from where another ended."""
         self._scratch = open_scratch(settings.scratch_dir, "ingest")
 
     def close(self) -> None:
-        self._forget_input()
+        for key in list(self._inputs):
+            self._forget(key)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _forget_input(self) -> None:
-        if self._input is not None:
-            self._input[2].close()
-            self._input = None
+    def _forget(self, key: tuple[str, str]) -> None:
+        if (known := self._inputs.pop(key, None)) is not None:
+            known.close()
 
     def plan(self, order: PlanOrder, alive: Callable[[], None]) -> None:
         """Scan the input, store sides and plan, tell control. Raises InputError, UsageError,
@@ -115,23 +147,20 @@ class Worker:
 
     def decode(self, order: DecodeOrder, alive: Callable[[], None], delivery: Delivery) -> None:
         """Send the streams of an order; `delivery` tells when the brokers have all of it."""
-        decoder = self._open(order)
-        plan = decoder.plan
-        sender = StreamSender(self._settings, self._outbox, order, plan, alive, delivery)
+        source = self._open(order)
+        sender = StreamSender(self._settings, self._outbox, order, source.decoder.plan, alive, delivery)
         releases = sorted(order.releases, key=lambda release: release.segment)
-        segments = [plan.segments[release.segment] for release in releases]
-        warnings: Counter[str] = Counter()
-        moves = windows(plan) if order.spec.plan.split == "scenes" else {}
-        first = _decode_from(segments[0], moves.get(segments[0].index))
-        last = segments[-1].first + segments[-1].frames
-        run = FrameRun(decoder.frames(first, last, warnings), max(s.context for s in segments), moves)
         try:
+            going = self._going(order, source, releases[0].segment)
+            before = Counter(going.warnings)
             for release in releases:
-                sender.send(release, run, warnings)
+                sender.send(release, going.run, going.warnings)
                 delivery.whole.add(release.segment)
+                going.segment = release.segment + 1
         except BaseException:
-            self._forget_input()  # the decoder may stand anywhere
+            self._forget((order.spec.input, order.plan))  # the decoder may stand anywhere
             raise
+        warnings = going.warnings - before
         _log.info(
             "order_decoded",
             job=order.job,
@@ -141,17 +170,40 @@ class Worker:
             **warnings,
         )
 
-    def _open(self, order: DecodeOrder) -> InputDecoder:
-        path = order.spec.input
-        if self._input is not None and self._input[:2] == (path, order.plan):
-            return self._input[2]
-        self._forget_input()
-        nvdec = order.spec.plan.decoder == "nvdec"
-        decoder = InputDecoder(path, self._read(order.plan, Plan), nvdec=nvdec, limits=self._settings.input)
+    def _going(self, order: DecodeOrder, source: _Input, segment: int) -> _Pass:
+        """A decoding that gives this segment next, up to the end of its order."""
+        going, plan = source.going, source.decoder.plan
+        if going is not None and going.segment <= segment <= going.last:
+            self.gone_on += 1
+            return going
+        if going is not None:
+            going.run.close()
+        last = next(indices[-1] for indices in plan.orders if segment in indices)
+        segments = plan.segments[segment : last + 1]
+        moves = windows(plan) if order.spec.plan.split == "scenes" else {}
+        first = _decode_from(segments[0], moves.get(segment))
+        warnings: Counter[str] = Counter()
+        frames = source.decoder.frames(first, segments[-1].first + segments[-1].frames, warnings)
+        run = FrameRun(frames, max(s.context for s in segments), moves)
+        source.going = _Pass(run, warnings, segment, last)
+        return source.going
+
+    def _open(self, order: DecodeOrder) -> _Input:
+        key = order.spec.input, order.plan
+        known = self._inputs.pop(key, None)
+        if known is None:
+            while len(self._inputs) >= KEPT_INPUTS:
+                self._forget(next(iter(self._inputs)))
+            known = _Input(self._decoder(order))
+        self._inputs[key] = known
+        return known
+
+    def _decoder(self, order: DecodeOrder) -> InputDecoder:
+        nvdec, plan = order.spec.plan.decoder == "nvdec", self._read(order.plan, Plan)
+        decoder = InputDecoder(order.spec.input, plan, nvdec=nvdec, limits=self._settings.input)
         if nvdec and not decoder.has_gpu:
             event = Warned(job=order.job, role=Role.INGEST, name="nvdec_unavailable")
             self._outbox.send(self._settings.topic_set.events, encode(event), key=order.job)
-        self._input = (path, order.plan, decoder)
         return decoder
 
     def _read(self, name: str, kind: type[R]) -> R:

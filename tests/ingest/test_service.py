@@ -257,6 +257,44 @@ def test_an_order_of_a_job_that_ends_is_left_in_the_middle(
     assert len(ingest.plan(spec_of(good, "good")).pts) == 25
 
 
+def test_parts_of_an_order_go_on_where_the_one_before_ended(ingest: Ingest, tmp_path: Path) -> None:
+    """Two jobs in turn, each one order released in parts: the same frames as in one piece, decoded once."""
+    clips = [make_clip(tmp_path / f"{n}.mp4", 110, options={"g": "200", "bf": "2"}) for n in "ab"]
+    specs = [spec_of(clip, clip.stem, context_frames=3) for clip in clips]
+    plans = [ingest.plan(spec) for spec in specs]
+    assert all(plan.orders == [[0, 1, 2, 3]] for plan in plans)
+
+    def order(spec: JobSpec, epoch: int, *segments: int) -> None:
+        releases = [SegmentRelease(segment=index, partition=index) for index in segments]
+        name = plan_object(spec.job)
+        ingest.order(DecodeOrder(job=spec.job, epoch=epoch, spec=spec, plan=name, releases=releases))
+
+    for part in ((0, 1), (2,), (3,)):
+        for spec in specs:
+            order(spec, 1, *part)
+    ingest.until(lambda: len(ingest.ends(specs[0].lane)) == 8 and not ingest.service.busy)
+    assert ingest.service._worker is not None
+    assert ingest.service._worker.gone_on == 4
+    for spec in specs:
+        order(spec, 2, 0, 1, 2, 3)
+    order(specs[0], 3, 1)  # one that failed, alone
+    ingest.until(lambda: len(ingest.ends(specs[0].lane)) == 17 and not ingest.service.busy)
+    for spec, plan in zip(specs, plans, strict=True):
+        for segment in plan.segments:
+            stream = stream_id(spec.job, segment.index)
+            found = stream_records(ingest, ingest.settings.topic_set.frames(spec.lane), segment.index, stream)
+            runs = {
+                epoch: [
+                    (m.record.model_copy(update={"epoch": 0, "stamps": {}, "start_offset": 0}), bytes(m.body))
+                    for _, m in found
+                    if m.record.epoch == epoch
+                ]
+                for epoch in (1, 2, 3)
+            }
+            assert runs[1] == runs[2]
+            assert runs[3] in ([], runs[1])
+
+
 def test_rubbish_among_the_orders_is_passed_over(ingest: Ingest, tmp_path: Path) -> None:
     ingest._outbox.send(ingest.settings.topic_set.orders_ingest, b"rubbish", key="clip")
     clip = make_clip(tmp_path / "clip.mp4", 25)
