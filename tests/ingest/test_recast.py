@@ -8,11 +8,11 @@ import av
 import numpy as np
 import pytest
 
-from ingest.recast import Recast, target_format
+from ingest.recast import Recast, coarsened, formats, target_format
 from ingest.tonemap import SDR_WHITE, eetf, light_to_pq, pq_to_light
 from runtime.payload import frame_planes
 from schemas.frames import VideoFormat
-from schemas.job import PlanSpec
+from schemas.job import EncodeSpec, JobSpec, PlanSpec
 
 pytestmark = pytest.mark.unit
 
@@ -192,3 +192,55 @@ def test_hdr_is_mapped_turned_and_scaled_in_one_go() -> None:
     assert (target.width, target.height, target.pixel_format) == (8, 16, "yuv420p")
     frame = Recast(source, target).apply(flat(source, pq_code(20.3), 512, 512))
     assert abs(int(frame_planes(frame, target)[0][3, 3]) - 100) <= 1
+
+
+def job(output: str, encoder: str, **plan: Any) -> JobSpec:
+    return JobSpec(
+        job="j", input="in", output=output, encode=EncodeSpec(encoder=encoder), plan=PlanSpec(**plan)
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "encoder", "name", "given", "travels"),
+    [
+        ("a.mkv", "ffv1", "yuva422p12le", "yuva422p12le", "yuva422p12le"),
+        ("a.mov", "prores_ks", "yuva444p12le", "yuva444p12le", "yuva444p12le"),
+        ("a.mov", "prores_ks", "yuva420p", "yuva420p", "yuva420p"),
+        ("a.mov", "libx264", "yuva444p", "yuv444p", "yuv444p"),
+        ("a.mkv", "libx265", "yuva420p10le", "yuv420p10le", "yuv420p10le"),
+        ("a.webm", "libvpx-vp9", "yuva420p", "yuva420p", "yuva420p"),
+        ("a.webm", "libvpx-vp9", "yuva444p", "yuva444p", "yuva420p"),
+        ("a.webm", "libvpx-vp9", "yuva444p10le", "yuv444p10le", "yuv444p10le"),
+        ("a.mp4", "libvpx-vp9", "yuva420p", "yuv420p", "yuv420p"),
+        ("a.avi", "ffv1", "yuva444p", "yuva444p", "yuva444p"),
+        ("a.avi", "mjpeg", "yuva444p", "yuv444p", "yuv444p"),
+        ("a.jpg", "mjpeg", "yuva444p", "yuv444p", "yuv444p"),
+        ("a.png", "png", "yuva444p16le", "yuva444p16le", "yuva444p16le"),
+        ("a.gif", "gif", "yuva444p", "yuva444p", "yuva444p"),
+        ("a.webp", "libwebp_anim", "yuva420p", "yuva420p", "yuva420p"),
+    ],
+)
+def test_alpha_travels_where_the_result_holds_it(
+    output: str, encoder: str, name: str, given: str, travels: str
+) -> None:
+    found = formats(video(name=name), job(output, encoder))
+    assert [form.pixel_format for form in found] == [given, travels]
+    assert bool(coarsened(*found, frames=3)) == (given != travels)
+    in_jpeg = formats(video(name=name), job(output, encoder, payload="jpeg"))
+    assert not any(form.pixels.alpha for form in in_jpeg)
+
+
+def test_alpha_goes_along_when_frames_are_scaled_turned_and_tone_mapped() -> None:
+    source = hdr("smpte2084", "yuva444p12le", rotation=90)
+    target = target_format(source, PlanSpec(hdr="tonemap", upright=True))
+    assert (target.pixel_format, target.width, target.height) == ("yuva444p", 16, 32)
+    frame = flat(source, pq_code(20.3) * 4, 2048, 2048, 0)
+    alpha = frame_planes(frame, source)[3]
+    alpha[:] = np.linspace(0, 4095, alpha.size).reshape(alpha.shape)
+    planes = frame_planes(Recast(source, target).apply(frame), target)
+    wanted = np.rot90(np.rint(alpha / 4095 * 255))
+    assert np.abs(planes[3] - wanted).max() <= 0.5
+    assert abs(int(planes[0][3, 3]) - 100) <= 1
+    small = target_format(source, PlanSpec(scale=(8, 0)))
+    faint = Recast(source, small).apply(flat(source, 100, 2048, 2048, 1000))
+    assert np.abs(frame_planes(faint, small)[3].astype(int) - 1000).max() <= 1
