@@ -151,6 +151,7 @@ class Worker:
         sender = StreamSender(self._settings, self._outbox, order, source.decoder.plan, alive, delivery)
         releases = sorted(order.releases, key=lambda release: release.segment)
         try:
+            count = self.gone_on
             going = self._going(order, source, releases[0].segment)
             before = Counter(going.warnings)
             for release in releases:
@@ -167,6 +168,7 @@ class Worker:
             epoch=order.epoch,
             segments=[release.segment for release in releases],
             missing=sender.missing,
+            gone_on=self.gone_on > count,
             **warnings,
         )
 

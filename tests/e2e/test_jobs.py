@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from schemas.job import JobState
+from schemas.record import decode
+from schemas.segments import SegmentRecord, SegmentState
+from tests.support.broker import read_all
 from tests.support.cluster import Cluster, times
 from tests.support.media import make_clip
 
@@ -31,6 +35,27 @@ def test_two_jobs_at_once_both_come_out_right(
     outputs = tmp_path / "a.mp4", tmp_path / "b.mp4"
     cluster.done(cluster.spec(clip, outputs[0], face), cluster.spec(other, outputs[1]))
     assert [times(path) for path in outputs] == [times(clip), times(other)]
+
+
+def test_an_input_of_one_key_frame_is_released_in_parts_and_decoded_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    clip, output = make_clip(tmp_path / "one.mp4", 240, options={"g": "400"}), tmp_path / "out.mp4"
+    spec = cluster.spec(clip, output)
+    cluster.done(spec)
+    assert times(output) == times(clip)
+    settings, flying, most = cluster.settings, 0, 0
+    for value in read_all(settings, settings.topic_set.segments):
+        record = decode(value).record if value is not None else None
+        if isinstance(record, SegmentRecord) and record.job == spec.job:
+            flying += record.state is SegmentState.RELEASED
+            flying -= record.state is SegmentState.DONE
+            most = max(most, flying)
+    assert (flying, most) == (0, settings.limits.segments_per_swapper + 1)
+    log = (settings.data / "logs" / "ingest-0.log").read_text().splitlines()
+    parts = [json.loads(line) for line in log if '"order_decoded"' in line and spec.job in line]
+    assert len(parts) > 2
+    assert [part["gone_on"] for part in parts] == [False] + [True] * (len(parts) - 1)
 
 
 @pytest.mark.parametrize("content", [b"", b"this is no video\n" * 100], ids=["empty", "text"])
