@@ -7,20 +7,23 @@ is read, so that no more than a picture or two is held. All that follows treats 
 from __future__ import annotations
 
 import errno
+import io
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from fractions import Fraction
 from typing import cast
 
 import av
 import numpy as np
-from av.container import Flags
+from av.container import Flags, OutputContainer
 
 HEAD_BYTES = 1 << 16
 """Of a file, among which its loop count is looked for."""
 _TICK = Fraction(1, 1000)
 _WITH_ALPHA, _OPAQUE = ("rgba", "rawvideo", "rgba"), ("rgb24", "ffv1", "bgr0")
 """Pillow's format, lossless codec, its format."""
+_DAMAGE = (EOFError, OSError, ValueError, SyntaxError)
+"""What Pillow raises."""
 _LOOPS = b"NETSCAPE2.0\x03\x01"
 
 
@@ -53,6 +56,21 @@ def times_shown(head: bytes) -> int | None:
     return None
 
 
+def whole_chunks(webp: bytes) -> tuple[bytes, bool]:
+    """The file without what is missing the rest of its chunk, for libwebp takes whole files only, and whether
+    that was all of it."""
+    at = 12
+    while at + 8 <= len(webp):
+        size = int.from_bytes(webp[at + 4 : at + 8], "little")
+        if at + 8 + size > len(webp):
+            break
+        at += 8 + size + size % 2
+    stated = 8 + int.from_bytes(webp[4:8], "little")
+    if at >= stated:
+        return webp, True
+    return webp[:4] + (min(at, len(webp)) - 8).to_bytes(4, "little") + webp[8:at], False
+
+
 class _Sink:
     """Where the muxer writes."""
 
@@ -74,7 +92,9 @@ class WebpStream:
     def __init__(self, path: str) -> None:
         from PIL.WebPImagePlugin import WebPImageFile  # takes a while, and few need it
 
-        self._image = WebPImageFile(path)
+        with open(path, "rb") as file:
+            data, self._whole = whole_chunks(file.read())
+        self._image = WebPImageFile(io.BytesIO(data))
         self._made = bytearray()
         self._steps = self._make()
 
@@ -85,8 +105,6 @@ class WebpStream:
                 next(self._steps)
             except StopIteration:
                 return b""
-            except (EOFError, OSError, ValueError, SyntaxError) as error:
-                raise av.error.InvalidDataError(errno.EINVAL, f"damaged WebP: {error}") from error
         taken = bytes(self._made[:size])
         del self._made[:size]
         return taken
@@ -105,7 +123,20 @@ class WebpStream:
         assert isinstance(stream, av.VideoStream)
         stream.width, stream.height, stream.pix_fmt = *image.size, form
         stream.codec_context.time_base = _TICK
-        at = 0
+        trouble = "" if self._whole else "it ends in the middle of a picture"
+        try:
+            yield from self._encode(output, stream, given, form)
+        except _DAMAGE as error:
+            trouble = str(error)
+        output.close()
+        yield  # what was made before
+        if trouble:
+            raise av.error.InvalidDataError(errno.EINVAL, f"damaged WebP: {trouble}")
+
+    def _encode(
+        self, output: OutputContainer, stream: av.VideoStream, given: str, form: str
+    ) -> Iterator[None]:
+        image, at = self._image, 0
         for number in range(image.n_frames):
             image.seek(number)
             frame = av.VideoFrame.from_ndarray(np.asarray(image), format=given).reformat(format=form)
@@ -115,4 +146,3 @@ class WebpStream:
                 output.mux_one(packet)
             at += image.info["duration"]
             yield
-        output.close()

@@ -130,6 +130,16 @@ def test_a_damaged_webp_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     assert found.warnings["degraded"] > 0
 
 
+def test_a_truncated_webp_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
+    data = make(tmp_path / "in.webp", 0, lengths=[40] * 20).read_bytes()
+    (tmp_path / "cut.webp").write_bytes(data[: len(data) * 2 // 3])
+    found = scan(str(tmp_path / "cut.webp"), io.BytesIO())
+    assert 10 <= len(found.timeline.pts) <= 15
+    assert found.warnings["degraded"] > 0
+    done = run_through(tmp_path / "cut.webp", tmp_path / "out.webp", tmp_path)
+    assert len(read(tmp_path / "out.webp")[1]) == len(done.plan.pts)
+
+
 def test_what_is_no_whole_webp_is_refused(tmp_path: Path) -> None:
     data = make(tmp_path / "in.webp", 0).read_bytes()
     for name, part in (("a", data[:40]), ("b", data[:60] + bytes(2000))):
