@@ -108,8 +108,10 @@ def transactional_producer(
     fences the first. `init_transactions` is the caller's (see `outbox.TransactionalOutbox`)."""
     own = {
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": 60_000,
-        "delivery.timeout.ms": 45_000,  # less than that, or the client refuses
+        # What a process that died in the middle had written holds up every reader of those partitions,
+        # and whoever takes over its offsets, until the broker gives it up: no longer than a session.
+        "transaction.timeout.ms": kafka.session_timeout_ms,
+        "delivery.timeout.ms": kafka.session_timeout_ms * 9 // 10,  # less, or the client refuses
     }
     return _producer(kafka, role, own | (overrides or {}))
 

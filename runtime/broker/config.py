@@ -74,6 +74,8 @@ def server_properties(data: Path, client: int, controller: int, record_limit: in
         "group.share.min.heartbeat.interval.ms": 1000,
         "group.share.heartbeat.interval.ms": 1000,
         "group.share.delivery.count.limit": 10,
+        # How often to look for transactions of the dead, which hold up readers; 10 s by default
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
         # Records of megabytes
         "message.max.bytes": batch,
         "replica.fetch.max.bytes": batch,

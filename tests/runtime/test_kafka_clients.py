@@ -135,6 +135,23 @@ def test_second_producer_with_the_same_transactional_id_fences_the_first(kafka: 
     second.close()
 
 
+def test_a_transaction_that_died_half_way_soon_holds_up_nobody(kafka: Settings, topic: str) -> None:
+    died = TransactionalOutbox(transactional_producer(kafka.kafka, "test", kafka.topic_prefix + "died"))
+    half_way = died.transaction()
+    half_way.__enter__()
+    died.send(topic, b"half", partition=0)
+    died.flush()
+    with Outbox(producer(kafka.kafka, "test")) as outbox:
+        outbox.send(topic, b"next", partition=0)
+    client = consumer(kafka.kafka, kafka.topic_prefix + "g", "test")
+    client.subscribe([topic])
+    (message,) = take(client, 1)  # it waits 30 s; a transaction may last 60 s by default
+    assert message.value() == b"next"
+    client.close()
+    with pytest.raises(BrokerError):
+        half_way.__exit__(None, None, None)
+
+
 def test_share_group_delivers_what_was_there_before_its_first_member(kafka: Settings, topic: str) -> None:
     with Outbox(producer(kafka.kafka, "test")) as outbox:
         for number in range(3):
