@@ -63,6 +63,11 @@ class Block:
         struct.pack_into("I", self._memory, _PASSES, passes)
         self._memory[_ACTION] = action
 
+    def disarm(self) -> None:
+        """Nothing happens any more; what fired is forgotten."""
+        self._memory[_ACTION] = 0
+        self._put(_FIRED, "")
+
     def passed(self, point: str) -> int:
         """The service passes a point: what it has to do now, 0 for nothing."""
         if self.armed != point:

@@ -12,7 +12,12 @@ from typing import Any
 from schemas.events import Role
 
 ENVIRONMENT = "CHAOS_BROKEN"
-KINDS = ("dedup", "transaction", "rename")
+KINDS = {
+    "dedup": "committed checkpoints of epoch",
+    "transaction": "committed checkpoints of epoch",
+    "rename": "was seen in part",
+}
+"""What can be broken, and the complaint that must come of it."""
 
 
 def install(role: Role, what: str) -> None:

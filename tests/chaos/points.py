@@ -21,15 +21,15 @@ from tests.chaos.block import KILL, Block
 
 CONTROL = ("control.decided", "control.written", "control.committed", "control.restored")
 INGEST = (
-    "ingest.sides.renaming", "ingest.sides.renamed", "ingest.plan.stored",
-    "ingest.record", "ingest.order.sent", "ingest.order.committed",
+    "ingest.sides.renaming", "ingest.sides.renamed", "ingest.plan.stored", "ingest.plan.sent",
+    "ingest.plan.committed", "ingest.record", "ingest.order.sent", "ingest.order.committed",
 )  # fmt: skip
 SWAPPER = ("swapper.produced", "swapper.committing", "swapper.committed")
 SHARE = ("swapper.produced", "swapper.acknowledging", "swapper.acknowledged")
 ASSEMBLER = (
-    "assembler.segment.renaming", "assembler.segment.renamed", "assembler.checkpoint.written",
-    "assembler.checkpoint.committed", "assembler.finish.joining", "assembler.finish.renaming",
-    "assembler.finish.renamed", "assembler.finish.told",
+    "assembler.segment.renaming", "assembler.segment.renamed", "assembler.checkpoint.made",
+    "assembler.checkpoint.written", "assembler.checkpoint.committed", "assembler.finish.joining",
+    "assembler.finish.renaming", "assembler.finish.renamed", "assembler.finish.told",
 )  # fmt: skip
 FREQUENT = {"ingest.record": 30, "swapper.produced": 20, "assembler.finish.joining": 100}
 """Points that one piece of work passes often: which of so many passes is left to chance."""
@@ -75,15 +75,15 @@ class Points:
 class RenamingOs:
     """The module `os` for one module of the product, with points around its renames."""
 
-    def __init__(self, points: Points, before: str, after: str) -> None:
-        self._points, self._before, self._after = points, before, after
+    def __init__(self, inner: Any, points: Points, before: str, after: str) -> None:
+        self._inner, self._points, self._before, self._after = inner, points, before, after
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+        return getattr(self._inner, name)
 
     def replace(self, source: Any, target: Any) -> None:
         self._points.reach(self._before)
-        os.replace(source, target)
+        self._inner.replace(source, target)
         self._points.reach(self._after)
 
 
@@ -112,7 +112,15 @@ def _ingest(points: Points) -> None:
     _renames(durable, points, "ingest.sides")
     points.wrap(worker.Store, "put", after="ingest.plan.stored")
     points.wrap(streams.StreamSender, "_frames", before="ingest.record")
-    points.wrap(service.IngestService, "_commit", "ingest.order.sent", "ingest.order.committed")
+    commit = service.IngestService._commit
+
+    def committing(self: service.IngestService, work: service._Work) -> None:
+        name = "ingest.order" if work.delivery.whole else "ingest.plan"
+        points.reach(f"{name}.sent")
+        commit(self, work)
+        points.reach(f"{name}.committed")
+
+    service.IngestService._commit = committing  # type: ignore[method-assign]
 
 
 def _swapper(points: Points) -> None:
@@ -142,6 +150,7 @@ def _assembler(points: Points) -> None:
 
     def finish_stream(*args: Any) -> None:
         checkpoint.on = True
+        points.reach("assembler.checkpoint.made")
         try:
             original(*args)
         finally:
@@ -152,8 +161,7 @@ def _assembler(points: Points) -> None:
 
 
 def _renames(module: ModuleType, points: Points, name: str) -> None:
-    assert module.os is os
-    module.os = RenamingOs(points, f"{name}.renaming", f"{name}.renamed")  # type: ignore[attr-defined]
+    module.os = RenamingOs(module.os, points, f"{name}.renaming", f"{name}.renamed")  # type: ignore[attr-defined]
 
 
 def _each(points: Points, owner: Any, name: str, point: str) -> None:

@@ -20,7 +20,6 @@ from runtime.cluster import ensure_topics
 from runtime.jobs import JobBoard
 from runtime.settings import Settings, load
 from schemas.errors import BrokerError
-from schemas.events import Role
 from schemas.job import JobSpec
 from tests.chaos import checks
 from tests.chaos.block import KILL, STOP
@@ -30,6 +29,9 @@ from tests.chaos.work import Work, wrong_with
 
 TICK_SECONDS = 0.05
 LONG_BROKER_STOP = 20.0
+ARMED_SECONDS = 45.0
+"""A point that is not reached for so long is tried again later, in another process."""
+PATIENCE = 5
 
 
 @dataclass
@@ -61,8 +63,8 @@ class Report:
             "group": self.group, "seed": self.seed, "passed": not self.wrong, "wrong": self.wrong,
             "jobs": self.jobs, "rounds": self.rounds, "seconds": round(self.seconds, 1),
             "sigkills_in_flight": self.killed, "kills": dict(sorted(self.kills.items())),
-            "kills_idle": dict(self.idle), "others": dict(self.others), "ended_by_themselves": dict(self.ends),
-            "counts": dict(self.counts),
+            "kills_idle": dict(self.idle), "others": dict(self.others), "counts": dict(self.counts),
+            "ended_by_themselves": dict(self.ends),
         }  # fmt: skip
 
     def text(self) -> str:
@@ -110,7 +112,7 @@ class Run:
         self._specs: dict[str, tuple[JobSpec, str]] = {}
         """Submitted under chaos, by job: spec and kind of job."""
         self._running: set[str] = set()
-        self._patience: dict[int, float] = {}
+        self._tries: Counter[Action] = Counter()
         self._settings = self._make_settings(group)
         self._broker = Broker(folder / "broker", self._settings)
         self._few = few
@@ -184,9 +186,12 @@ class Run:
             self._turn()
             if not self._running and self._broker.up and left:
                 self._submit()
-            if self._running and left and time.monotonic() >= due and self._act(left[0]):
-                due = time.monotonic() + left[0].wait
-                del left[0]
+            if self._running and left and time.monotonic() >= due:
+                action = left.pop(0)
+                done = self._act(action)
+                due = time.monotonic() + (action.wait if done else 0.5)
+                if not done:
+                    left.append(action)
             elif not left and not self._running and self._broker.up and self._armed():
                 self._submit()
         if left:
@@ -196,11 +201,15 @@ class Run:
     def _calm(self) -> None:
         """Nothing more is done to anybody; the jobs must come to their end."""
         for member in self._crew.members:
-            if member.block.armed:
-                member.block.arm("", 0, 0)
+            member.block.disarm()
         deadline = time.monotonic() + self._settle_seconds
-        while (self._running or self._timers) and time.monotonic() < deadline:
+        while (self._running or self._asleep()) and time.monotonic() < deadline:
             self._turn()
+
+    def _asleep(self) -> bool:
+        """Whether something that was done still lasts."""
+        stopped = any(member.stopped for member in self._crew.members)
+        return stopped or self._crew.full or not self._broker.up
 
     def _turn(self) -> None:
         """A moment of the run: who died, what is due, how the jobs stand."""
@@ -226,7 +235,7 @@ class Run:
             self._running.add(spec.job)
             self.report.jobs += 1
         self._tell(
-            f"{self._clock()} round {self.report.rounds}: {len(specs)} jobs, {self.report.killed} kills so far"
+            f"{self._clock()} round {self.report.rounds}: {len(specs)} jobs, {self.report.killed} kills"
         )
 
     # -- doing harm --------------------------------------------------------------------------------
@@ -265,38 +274,54 @@ class Run:
         block = member.block
         match action.kind:
             case Kind.KILL:
-                self._count_kill(str(member.role), block.busy)
-                member.killed = True
-                member.signal(signal.SIGKILL)
+                self._kill(member)
             case Kind.STOP:
                 self._count_other(f"{member.role} stopped 8 to 12 s")
                 self._freeze(member, action.seconds)
             case Kind.CLOCK:
                 self._count_other(f"{member.role} clock jump")
                 block.clock += action.seconds
-            case Kind.POINT:
-                block.arm(action.point, action.passes, KILL)
-            case Kind.STOP_POINT:
-                block.arm(action.point, action.passes, STOP)
+            case Kind.POINT | Kind.STOP_POINT:
+                self._arm(member, action)
         self._note(
             action.kind, member=member.name, point=action.point, seconds=action.seconds, busy=block.busy
         )
         return True
 
     def _victim(self, action: Action) -> Member | None:
-        """Somebody of the role who is at work; after 10 s anybody who lives."""
+        """Somebody of the role who is at work; if nobody was, PATIENCE times, anybody who lives."""
         living = [
             m
             for m in self._crew.members
             if m.role is action.role and m.alive and not m.again and not m.stopped and not m.block.armed
         ]
-        busy = [m for m in living if m.block.busy]
-        if not busy and time.monotonic() < self._patience.setdefault(id(action), time.monotonic() + 10):
+        standby = action.point == "control.restored"
+        wanted = [m for m in living if m.block.busy is not standby]
+        tries = self._tries[action] = self._tries[action] + 1
+        if not wanted and tries <= PATIENCE:
             return None
-        self._patience.pop(id(action), None)
-        if action.role is Role.CONTROL and action.kind in (Kind.POINT, Kind.STOP_POINT):
-            living = busy or living
-        return self._random.choice(busy or living) if living else None
+        self._tries[action] = 0
+        return self._random.choice(wanted or living) if living else None
+
+    def _arm(self, member: Member, action: Action) -> None:
+        block = member.block
+        block.arm(action.point, action.passes, KILL if action.kind is Kind.POINT else STOP)
+
+        def give_up() -> None:
+            if member.block is block and block.armed:
+                block.disarm()
+                self._actions.append(action)
+
+        self._later(ARMED_SECONDS, give_up)
+        if action.point == "control.restored":  # it stands by: make it take over
+            for other in self._crew.members:
+                if other.role is action.role and other.block.busy and other.alive:
+                    self._kill(other)
+
+    def _kill(self, member: Member) -> None:
+        self._count_kill(str(member.role), member.block.busy)
+        member.killed = True
+        member.signal(signal.SIGKILL)
 
     def _freeze(self, member: Member, seconds: float) -> None:
         process = member.process
@@ -317,7 +342,7 @@ class Run:
             if point and not member.stopped and member.alive and _is_stopped(member.process.pid):
                 self._count_other(f"stopped at {point}")
                 self._note("stopped", member=member.name, point=point)
-                member.block.arm("", 0, 0)
+                member.block.disarm()
                 self._freeze(member, 20.0 if self._crew.broken else self._random.uniform(8, 12))
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
@@ -336,10 +361,7 @@ class Run:
             elif not death.killed:
                 self._ended(death)
             if death.lost:  # its process died before it came there
-                self._again(death)
-
-    def _again(self, death: Death) -> None:
-        self._actions.append(Action(Kind.POINT, 1.0, death.role, death.lost, 1))
+                self._actions.append(Action(Kind.POINT, 1.0, death.role, death.lost))
 
     def _ended(self, death: Death) -> None:
         words = death.words

@@ -75,7 +75,8 @@ def deck(seed: int, kills: int, group: str, minute: bool = False) -> list[Action
         wanted.append((Kind.KILL, rng.choice(list(Role)), ""))
     workers = [role for role in Role if role is not Role.CONTROL]
     wanted += [(Kind.STOP, rng.choice(list(Role)), "") for _ in range(kills // 15)]
-    wanted += [(Kind.STOP_POINT, Role.ASSEMBLER, "assembler.checkpoint.written") for _ in range(kills // 40)]
+    for point in ("assembler.checkpoint.made", "assembler.checkpoint.written"):
+        wanted += [(Kind.STOP_POINT, Role.ASSEMBLER, point)] * (kills // 40)
     wanted += [(Kind.STOP_POINT, Role.CONTROL, "control.decided") for _ in range(kills // 60)]
     wanted += [(Kind.STOP_POINT, rng.choice(workers), "") for _ in range(kills // 40)]
     wanted += [(Kind.DISK, None, "")] * (kills // 40)
@@ -109,7 +110,7 @@ def negative(broken: str) -> Sequence[Action]:
     """What brings a missing safeguard to light."""
     point, kind, seconds = {
         "dedup": ("ingest.order.sent", Kind.POINT, 0.0),
-        "transaction": ("assembler.checkpoint.written", Kind.STOP_POINT, 20.0),
+        "transaction": ("assembler.checkpoint.made", Kind.STOP_POINT, 20.0),
         "rename": ("assembler.finish.joining", Kind.POINT, 0.0),
     }[broken]
     role = Role.INGEST if broken == "dedup" else Role.ASSEMBLER

@@ -11,7 +11,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from control import local
+from control import admission, local
 from runtime.settings import Settings
 from schemas.job import JobSpec
 from tests.support.assets import astronaut, carphone
@@ -43,7 +43,7 @@ class Work:
         self._folder = folder
         self._share = settings.swapper.group == "share"
         self.orders = self._orders(few)
-        self._round = 0
+        self._specs: dict[str, JobSpec] = {}
 
     def specs(self, folder: Path) -> dict[str, JobSpec]:
         """A job of each kind, by its name; results go to `folder`."""
@@ -51,9 +51,12 @@ class Work:
         return {o.name: self._spec(o, folder / f"{o.name}.{o.suffix}") for o in self.orders}
 
     def _spec(self, order: Order, output: Path) -> JobSpec:
-        return self._cluster.spec(
-            order.clip, output, astronaut() if order.face else None, **_copy(order.fields)
-        )
+        """The same each time but for its name and where the result goes."""
+        if order.name not in self._specs:
+            face = astronaut() if order.face else None
+            self._specs[order.name] = self._cluster.spec(order.clip, output, face, **_copy(order.fields))
+        fresh = {"job": admission.job_id("chaos"), "output": str(output)}
+        return self._specs[order.name].model_copy(update=fresh)
 
     def _orders(self, few: bool) -> list[Order]:
         clips = self._folder / "clips"
