@@ -21,6 +21,7 @@ from schemas.job import JobState, Lane
 from schemas.record import decode
 from tests.support.broker import isolated_settings, read_all
 from tests.support.cluster import Cluster, times
+from tests.support.command import Command
 from tests.support.media import make_clip
 from tests.support.processes import eventually
 
@@ -55,30 +56,27 @@ def sent(settings: Settings) -> int:
     return sum(isinstance(decode(v).record, StreamEnd) for v in values if v is not None)
 
 
-@pytest.mark.parametrize("readable", [True, False], ids=["input still there", "input gone"])
-def test_frames_that_expired_are_decoded_again_or_fail_the_job(
-    services: Supervisor, tmp_path: Path, readable: bool
-) -> None:
+def test_frames_that_expired_are_decoded_again_or_fail_the_job(services: Supervisor, tmp_path: Path) -> None:
+    """Of two jobs everything is deleted; the input of one is gone as well."""
     settings = services._settings
     cluster = Cluster(Local(settings, services))
-    clip, output = make_clip(tmp_path / "clip.mp4", 100, options={"g": "25"}), tmp_path / "out.mp4"
-    spec = cluster.spec(clip, output)
-    (watcher,) = cluster.submit(spec)
+    clips = [make_clip(tmp_path / f"{name}.mp4", 50, options={"g": "25"}) for name in ("there", "gone")]
+    outputs = [tmp_path / f"{clip.stem}-out.mp4" for clip in clips]
+    specs = [cluster.spec(clip, output) for clip, output in zip(clips, outputs, strict=True)]
+    watchers = cluster.submit(*specs)
     eventually("the frames are in Kafka", lambda: sent(settings) >= 4)
+    eventually("it is said who is missing", lambda: "no_assembler (1)" in Command(settings)("status")[1])
     for topic in (settings.topic_set.frames(Lane.BATCH), settings.topic_set.swaps(Lane.BATCH)):
         delete_all(settings, topic)
-    if not readable:
-        clip.rename(tmp_path / "elsewhere.mp4")
+    clips[1].rename(tmp_path / "elsewhere.mp4")
     services.start([(Role.ASSEMBLER, 1)])
-    (status,) = cluster.wait(watcher)
-    assert status.record is not None
-    if readable:
-        assert status.state is JobState.DONE
-        assert times(output) == times(clip)
-        made = read_table(settings, settings.topic_set.checkpoints, "test").values()
-        assert [(type(record), record.epoch) for record in made] == [(Checkpoint, 2)] * 4
-    else:
-        assert status.state is JobState.FAILED
-        assert "deleted from Kafka before they were read" in status.record.reason
-        assert "clip.mp4" in status.record.reason
-        assert not output.exists()
+    there, gone = cluster.wait(*watchers)
+    assert there.state is JobState.DONE
+    assert times(outputs[0]) == times(clips[0])
+    made = read_table(settings, settings.topic_set.checkpoints, "test").values()
+    assert [record.epoch for record in made if isinstance(record, Checkpoint)] == [2, 2]
+    assert gone.record is not None
+    assert gone.state is JobState.FAILED
+    assert "deleted from Kafka before they were read" in gone.record.reason
+    assert "gone.mp4" in gone.record.reason
+    assert not outputs[1].exists()

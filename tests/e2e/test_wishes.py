@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from assembler.publish import hidden_name
+from control import admission
+from control.failures import FILE
 from control.watch import Watcher
 from runtime.jobs import JobBoard
 from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
-from schemas.events import Role
+from schemas.checkpoint import Checkpoint
+from schemas.events import Redrive, Role
 from schemas.job import JobRecord, JobSpec, JobState
 from schemas.objects import published_object
 from schemas.segments import SegmentRecord, SegmentState
@@ -139,3 +143,52 @@ def test_cancelling_during_the_finish_wins_without_output_or_loses_with_all_of_i
     assert [path.name for path in output.parent.iterdir()] == (["out.mp4"] if in_place else [])
     code, _, last = facestream("cancel", spec.job)
     assert code == (1 if in_place else 0), last
+
+
+def test_a_failed_job_goes_on_where_it_ended_when_a_segment_is_run_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Its output folder was missing; once it is there, only the segment that was named is done again."""
+    settings = cluster.settings
+    clip, output = make_clip(tmp_path / "clip.mp4", 75), tmp_path / "missing" / "out.mp4"
+    spec = cluster.spec(clip, output)
+    (status,) = cluster.run(spec)
+    assert status.state is JobState.FAILED
+    said = [json.loads(text) for text in (settings.data / FILE).read_text().splitlines()]
+    (entry,) = [e for e in said if e["job"] == spec.job]
+    assert (entry["role"], entry["exit_code"], entry["output"]) == ("assembler", 1, str(output))
+    assert "does not exist" in entry["reason"]
+    listed = Command(settings)("status", "--failed", "--json")[1].splitlines()
+    assert entry in [json.loads(text) for text in listed]
+    output.parent.mkdir()
+    assert epochs(again(cluster, spec, 1), spec.job) == {0: 1, 1: 2, 2: 1}
+    assert times(output) == times(clip)
+    assert Command(settings)("status", spec.job, "--failed")[1].count(spec.job) == 0
+
+
+def test_a_job_that_is_done_is_made_again_with_the_same_bytes(cluster: Cluster, tmp_path: Path) -> None:
+    """Its encoded segments are gone, so all of it is done again."""
+    clip, output = make_clip(tmp_path / "clip.mp4", 50), tmp_path / "out.mp4"
+    spec = cluster.spec(clip, output)
+    cluster.done(spec)
+    before = output.read_bytes()
+    output.unlink()
+    store = Store.of(cluster.settings)
+    eventually("no segments", lambda: not store.list(f"segments/{spec.job}"))
+    assert epochs(again(cluster, spec, 0), spec.job) == {0: 2, 1: 2}
+    assert output.read_bytes() == before
+
+
+def again(cluster: Cluster, spec: JobSpec, segment: int) -> Settings:
+    """Have a segment of a job that ended run again, and wait for the job's end."""
+    before = record_of(cluster.settings, spec.job).ended_ns
+    admission.tell(cluster.settings, Redrive(job=spec.job, stream=f"{spec.job}/{segment}"))
+    eventually("its new end", lambda: record_of(cluster.settings, spec.job).ended_ns > before)
+    assert record_of(cluster.settings, spec.job).state is JobState.DONE
+    return cluster.settings
+
+
+def epochs(settings: Settings, job: str) -> dict[int, int]:
+    """Under which release each segment was made."""
+    table = read_table(settings, settings.topic_set.checkpoints, "test").values()
+    return {r.segment: r.epoch for r in table if isinstance(r, Checkpoint) and r.job == job}
