@@ -27,6 +27,8 @@ from schemas.frames import Rational, VideoFormat
 _ANIMATIONS = {"gif", "apng", "jpegxl_anim"}
 _MPEG = {"mpegts", "mpeg"}
 
+_SRGB = (b"sRGB", "sRGB".encode("utf-16-be"))
+"""In the description of a colour profile (ICC)."""
 _FIELD_ORDER: dict[int, Literal["progressive", "tt", "bb", "tb", "bt"]] = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
@@ -91,6 +93,9 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
             raise InputError(f"input {path}: not one frame of its video stream could be decoded")
         check_size(path, head.first.width, head.first.height, limits)
         rotation, mirrored = _orientation(head.first, warnings)
+        profile = side_data(head.first, Type.ICC_PROFILE)
+        if profile and not any(name in profile for name in _SRGB):
+            warnings["colour_profile_dropped"] += 1
         return Probe(
             format=_video_format(stream, head.first, rotation),
             time_base=stream.time_base or Fraction(1, 90_000),

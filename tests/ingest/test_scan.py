@@ -9,6 +9,7 @@ from typing import Any
 
 import av
 import pytest
+from PIL import Image, ImageCms
 
 from ingest.scan import Scan, scan
 from schemas.errors import InputError
@@ -241,3 +242,13 @@ def test_a_scan_can_be_stopped(tmp_path: Path) -> None:
 
     with pytest.raises(Stop):
         scan(str(make_clip(tmp_path / "a.mp4", 10)), io.BytesIO(), stop)
+
+
+@pytest.mark.parametrize(("name", "told"), [("sRGB", {}), ("LAB", {"colour_profile_dropped": 1})])
+def test_a_colour_profile_other_than_srgb_is_warned_of(
+    tmp_path: Path, name: str, told: dict[str, int]
+) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes()  # type: ignore[arg-type]
+    Image.new("RGB", (64, 48), (90, 30, 200)).save(tmp_path / "a.jpg", icc_profile=profile)
+    found = look(tmp_path / "a.jpg")
+    assert {key: value for key, value in found.warnings.items() if "profile" in key} == told
