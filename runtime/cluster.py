@@ -65,35 +65,39 @@ def partitions(client: AdminClient, seconds: float = 30.0) -> dict[str, int]:
 
 def configure_group(settings: Settings, group: str) -> None:
     """Give a KIP-848 group our session time-out. A broker with a higher floor refuses: BrokerError."""
-    timeout = settings.kafka.session_timeout_ms
-    configure(
-        settings,
-        group,
-        {
-            "consumer.session.timeout.ms": timeout,
-            "consumer.heartbeat.interval.ms": max(timeout // 5, 1000),
-        },
-    )
+    configure(settings, group, group_values(settings))
 
 
 def configure_share_group(settings: Settings, group: str) -> None:
     """Set up a share group before its first member: from the earliest record, our lock."""
+    configure(settings, group, share_group_values(settings))
+
+
+def group_values(settings: Settings) -> dict[str, str | int]:
+    """Configuration of a KIP-848 group."""
     timeout = settings.kafka.session_timeout_ms
-    configure(
-        settings,
-        group,
-        {
-            "share.auto.offset.reset": "earliest",
-            "share.isolation.level": "read_committed",
-            "share.record.lock.duration.ms": settings.swapper.share_lock_ms,
-            "share.session.timeout.ms": timeout,
-            "share.heartbeat.interval.ms": max(timeout // 5, 1000),
-        },
-    )
+    return {
+        "consumer.session.timeout.ms": timeout,
+        "consumer.heartbeat.interval.ms": max(timeout // 5, 1000),
+    }
+
+
+def share_group_values(settings: Settings) -> dict[str, str | int]:
+    """Configuration of a share group."""
+    timeout = settings.kafka.session_timeout_ms
+    return {
+        "share.auto.offset.reset": "earliest",
+        "share.isolation.level": "read_committed",
+        "share.record.lock.duration.ms": settings.swapper.share_lock_ms,
+        "share.session.timeout.ms": timeout,
+        "share.heartbeat.interval.ms": max(timeout // 5, 1000),
+    }
 
 
 def configure(settings: Settings, group: str, values: Mapping[str, str | int]) -> None:
-    """Set group configurations on the broker."""
+    """Set group configurations on the broker, unless the operator does that (kafka.configure_groups)."""
+    if not settings.kafka.configure_groups:
+        return
     entries = [
         ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
         for name, value in values.items()

@@ -17,6 +17,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from runtime import security
+from runtime.client_metrics import ClientMetrics
 from runtime.settings import KafkaSettings
 from schemas.errors import AssignmentError, BrokerError, SettingsError
 
@@ -31,6 +33,11 @@ def _telling(record: logging.LogRecord) -> bool:
 
 
 _LIBRDKAFKA.addFilter(_telling)
+
+_SILENT = logging.getLogger("facestream.kafka.access")
+"""Of clients whose trouble is told by an exception."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 
 Config = dict[str, Any]
 Client = TypeVar("Client")
@@ -50,6 +57,9 @@ _MOVED = {
 }
 """Errors that say: somebody else owns the work now."""
 
+
+_REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001 (constants of the public API)
+"""Errors of a broker that does not let us in, or whose certificate we do not accept."""
 
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -197,7 +207,31 @@ def share_consumer(
 
 def admin(kafka: KafkaSettings, role: str = "admin") -> AdminClient:
     """An admin client."""
-    return _make(AdminClient, _merged(kafka, role, {}, None), role)
+    return _make(AdminClient, _merged(kafka, role, {"statistics.interval.ms": 0}, None), role)
+
+
+def check_access(kafka: KafkaSettings) -> None:
+    """See that a broker answers and lets us in. Raises BrokerError with the reason: at once for a wrong
+    password or certificate, else after `request_seconds`."""
+    reasons: list[KafkaError] = []
+    config = _merged(kafka, "access", {"statistics.interval.ms": 0}, None)
+    try:
+        probe = AdminClient(config | {"error_cb": reasons.append}, logger=_SILENT)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise _settings_error(error) from None
+    deadline = time.monotonic() + kafka.request_seconds
+    while True:
+        try:
+            probe.list_topics(timeout=0.5)
+            return
+        except KafkaException as error:
+            probe.poll(0)
+            refused = [reason for reason in reasons if reason.code() in _REFUSED]
+            if refused or time.monotonic() > deadline:
+                told = [r for r in reasons if r.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
+                cause = (refused or told or [error.args[0]])[-1]
+                name = kafka.client.get("bootstrap.servers", kafka.bootstrap)
+                raise broker_error(f"reaching {name}", KafkaException(cause)) from None
 
 
 def _producer(kafka: KafkaSettings, role: str, overrides: Config) -> Producer:
@@ -236,20 +270,28 @@ def _merged(kafka: KafkaSettings, role: str, config: Config, overrides: Config |
         "reconnect.backoff.max.ms": 2000,
         "topic.metadata.refresh.interval.ms": 30_000,
         "log.connection.close": False,
+        "statistics.interval.ms": round(kafka.statistics_seconds * 1000),
     }
-    return base | config | (overrides or {}) | dict(kafka.client)
+    return base | security.client(kafka) | config | (overrides or {}) | dict(kafka.client)
 
 
 def _make(kind: Callable[..., Client], config: Mapping[str, Any], role: str) -> Client:
     def on_error(error: KafkaError) -> None:
         _log.warning("client_error", role=role, error=error.name(), reason=error.str())
 
+    own: Config = {"error_cb": on_error}
+    if config.get("statistics.interval.ms"):
+        own["stats_cb"] = ClientMetrics(role)
     try:
-        return kind(dict(config) | {"error_cb": on_error}, logger=_LIBRDKAFKA)
+        return kind(dict(config) | own, logger=_LIBRDKAFKA)
     except (KafkaException, TypeError, ValueError) as error:
-        cause = error.args[0] if error.args else error
-        text = cause.str() if isinstance(cause, KafkaError) else str(error)
-        raise SettingsError(f"kafka.client: {text}") from None
+        raise _settings_error(error) from None
+
+
+def _settings_error(error: Exception) -> SettingsError:
+    cause = error.args[0] if error.args else error
+    text = cause.str() if isinstance(cause, KafkaError) else str(error)
+    return SettingsError(f"kafka.client: {text}")
 
 
 def _kbytes(size: int) -> int:

@@ -8,9 +8,12 @@ The file is the one that `FACESTREAM_CONFIG` names, else `./facestream.toml` whe
     [kafka]
     bootstrap = "kafka-1:9093,kafka-2:9093"
 
+    security = "sasl_tls"
+    user = "swapper"
+    password_file = "/run/secrets/kafka"
+
     [kafka.client]                       # any librdkafka setting; it wins over ours
-    "security.protocol" = "SASL_SSL"
-    "sasl.mechanism" = "SCRAM-SHA-512"
+    "linger.ms" = 20
 
     [limits]
     segments_in_flight = 200
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pydantic_settings
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from schemas.errors import SettingsError
@@ -66,6 +69,29 @@ class KafkaSettings(Section):
     """host:port, comma separated; empty: nobody has named a cluster (the embedded broker is used)."""
     client: dict[str, ClientValue] = Field(default={}, repr=False)
     """librdkafka settings passed to every client. They win over ours. Not shown: may hold secrets."""
+    security: Literal["plaintext", "tls", "sasl_plaintext", "sasl_tls"] = "plaintext"
+    """How clients talk to the brokers; what it means for librdkafka is in `runtime.security`."""
+    tls_ca: Path | None = None
+    """PEM file of the authority that signed the brokers' certificates; none: those of the system."""
+    tls_cert: Path | None = None
+    """PEM file of our own certificate, where brokers ask for one (mTLS)."""
+    tls_key: Path | None = None
+    """PEM file of its private key."""
+    tls_key_password: SecretStr | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "SCRAM-SHA-512"
+    user: str = ""
+    """Name for SASL; with OAUTHBEARER the client id."""
+    password: SecretStr | None = None
+    """Password for SASL; with OAUTHBEARER the client secret."""
+    password_file: Path | None = None
+    """File with the password instead, so that it stands in no environment; line ends are cut off."""
+    oauth_url: str = ""
+    """Token endpoint of the identity provider, for OAUTHBEARER."""
+    configure_groups: bool = True
+    """Whether services set the session settings of their groups themselves. Off: they need no right to
+    alter them, and an operator sets them (`facestream acls` prints how)."""
+    statistics_seconds: Annotated[float, Field(ge=0)] = 15.0
+    """How often clients report lag, queues and round trips to /metrics; 0: never."""
     record_limit: Bytes = RECORD_LIMIT
     """Largest record, bytes; the topics' `max.message.bytes`."""
     group_protocol: Literal["consumer", "classic"] = "consumer"
@@ -81,6 +107,16 @@ class KafkaSettings(Section):
     """Bound of what one producer holds unsent; above it, sending waits."""
     prefetch_bytes: Bytes = 64 * MIB
     """Bound of what one consumer fetches ahead."""
+
+    @model_validator(mode="after")
+    def _check_security(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("password and password_file exclude each other")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together")
+        if self.security.startswith("sasl") and not self.user and not self.client:
+            raise ValueError(f"user is needed with security = {self.security}")
+        return self
 
 
 class TopicSettings(Section):
@@ -124,8 +160,8 @@ class KeepSettings(Section):
     failed_hours: Annotated[float, Field(ge=0)] = 24.0
     """Encoded segments of a failed job, so that `dead redrive` goes on where it ended."""
     replay_hours: Annotated[float, Field(ge=0)] | None = None
-    """Plan, other tracks, checkpoints and prepared faces: what a replay needs beside the frames. None: as long
-    as the frames stay (topics.retention_hours)."""
+    """Plan, other tracks, checkpoints and prepared faces: what a replay needs beside the frames. None: as
+    long as the frames stay (topics.retention_hours)."""
     jobs_hours: Annotated[float, Field(ge=0)] = 168.0
     """The record of a job that ended: its state and why."""
     sweep_seconds: Seconds = 600.0
@@ -185,6 +221,9 @@ class BrokerSettings(Section):
     heap_mb: Annotated[int, Field(ge=256)] = 512
     start_seconds: Seconds = 90.0
     stop_seconds: Seconds = 30.0
+    properties: dict[str, ClientValue] = Field(default={}, repr=False)
+    """Further lines of its server.properties; they win over ours, but for the lists of listeners, to which
+    they are added. Not shown: may hold passwords."""
 
 
 class Settings(BaseSettings):
@@ -314,9 +353,15 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
 
 
 def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a child process that shall `load` the same settings."""
+    """The environment for a child process that shall `load` the same settings, secrets among them:
+    whoever may read a process's environment may do so with its parent's too."""
     prefix = str(Settings.model_config.get("env_prefix"))
     env = {name: value for name, value in base.items() if not name.startswith(prefix)}
-    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
-        env[prefix + name.upper()] = value if isinstance(value, str) else json.dumps(value)
+    for name, value in settings.model_dump(exclude_none=True).items():
+        plain = value if isinstance(value, dict | list | tuple | int | float) else _plain(value)
+        env[prefix + name.upper()] = plain if isinstance(plain, str) else json.dumps(plain, default=_plain)
     return env
+
+
+def _plain(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from runtime.settings import MIB
@@ -31,13 +32,20 @@ Configuration:
 """
 
 
-def server_properties(data: Path, client: int, controller: int, record_limit: int) -> str:
+_LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+"""Properties to which further values are added."""
+
+
+def server_properties(
+    data: Path, client: int, controller: int, record_limit: int, further: Mapping[str, object] | None = None
+) -> str:
     """`server.properties` of one node that is broker and controller on the given ports.
 
-    `data` is the folder of the logs; `record_limit` is the largest record in bytes.
+    `data` is the folder of the logs; `record_limit` is the largest record in bytes; `further` are properties
+    that win over ours, or name more listeners.
     """
     batch = record_limit + MIB
-    values = {
+    values: dict[str, object] = {
         # KRaft, one node
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -97,6 +105,9 @@ def server_properties(data: Path, client: int, controller: int, record_limit: in
         "broker.session.timeout.ms": 6000,
         "broker.heartbeat.interval.ms": 1000,
     }
+    for name, value in (further or {}).items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        values[name] = f"{values[name]},{text}" if name in _LISTS else text.replace("\n", "\\n")
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 

@@ -113,10 +113,9 @@ class EmbeddedBroker:
         fixed = self._settings.broker.port
         for attempt in range(1, _ATTEMPTS + 1):
             client, controller = self._choose_ports(fixed)
-            self._write(
-                "server.properties",
-                config.server_properties(self._logs, client, controller, self._settings.kafka.record_limit),
-            )
+            limit, further = self._settings.kafka.record_limit, self._settings.broker.properties
+            properties = config.server_properties(self._logs, client, controller, limit, further)
+            self._write("server.properties", properties, 0o600)  # may hold passwords
             if attempt == 1:
                 self._format(class_path)
             self._launch(class_path)
@@ -163,8 +162,10 @@ class EmbeddedBroker:
     def _pid_file(self) -> Path:
         return self._folder / "broker.pid"
 
-    def _write(self, name: str, text: str) -> None:
-        (self._folder / name).write_text(text)
+    def _write(self, name: str, text: str, mode: int = 0o644) -> None:
+        path = self._folder / name
+        path.touch(mode)
+        path.write_text(text)
 
     def _output(self) -> str:
         """What this start wrote: Java's standard output and error, and Kafka's log."""
