@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice
 from typing import Literal
 
 import av
@@ -19,10 +20,12 @@ from ingest.colours import colours_of, range_of
 from ingest.framedata import side_data
 from ingest.head import Head, read_head
 from ingest.open import check_size, open_input, read_start
-from ingest.travel import is_full_range, is_gray_with_alpha, is_rgb, travels_as
+from ingest.packets import decoded_frames
+from ingest.travel import cover_of, is_full_range, is_gray_with_alpha, is_rgb, travels_as
 from runtime.settings import InputSettings
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
+from schemas.pixels import opaque
 
 _ANIMATIONS = {"gif", "apng", "jpegxl_anim"}
 _MPEG = {"mpegts", "mpeg"}
@@ -96,15 +99,17 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
         profile = side_data(head.first, Type.ICC_PROFILE)
         if profile and not any(name in profile for name in _SRGB):
             warnings["colour_profile_dropped"] += 1
+        video = _video_format(stream, head.first, rotation)
+        animated = container.format.name in _ANIMATIONS or is_animated_webp(start)
+        if animated and video.pixels.alpha and _opaque_throughout(path, limits):
+            video = video.model_copy(update={"pixel_format": opaque(video.pixel_format)})
         return Probe(
-            format=_video_format(stream, head.first, rotation),
+            format=video,
             time_base=stream.time_base or Fraction(1, 90_000),
             rate=_rate(stream),
-            animation=container.format.name in _ANIMATIONS or is_animated_webp(start),
+            animation=animated,
             tags=_tags(stream),
-            loop=times_shown(start)
-            if container.format.name in _ANIMATIONS or is_animated_webp(start)
-            else None,
+            loop=times_shown(start) if animated else None,
             head=head,
             mirrored=mirrored,
             mpeg=container.format.name in _MPEG,
@@ -136,6 +141,13 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
         mastering_display=_mastering_display(frame),
         light_level=_light_level(frame),
     )
+
+
+def _opaque_throughout(path: str, limits: InputSettings) -> bool:
+    """Whether no picture of an animation lets anything through: its decoder gives all of them alpha."""
+    with open_input(path, limits) as container:
+        frames = decoded_frames(container, video_stream(container), Counter())
+        return all(cover_of(frame) is None for frame in islice(frames, limits.frames))
 
 
 def _tags(stream: VideoStream) -> dict[str, str]:

@@ -59,7 +59,7 @@ def travel_format(name: str) -> str:
 def travels_as(frame: av.VideoFrame) -> str:
     """The format for frames like this one: those of a palette have alpha if its colours do."""
     name = travel_format(frame.format.name)
-    if has_palette(frame.format.name) and _cover_of(frame) is not None:
+    if has_palette(frame.format.name) and cover_of(frame) is not None:
         return holding(0, 0, 8, alpha=True)
     return name
 
@@ -108,7 +108,7 @@ class Traveller:
             self._covers[name] = not video.pixels.alpha and (has_alpha(name) or has_palette(name))
         if not is_rgb(name) and colours_of(frame) != (video.matrix, video.primaries, video.transfer):
             self._warnings["colour_changed"] += 1
-        cover = _cover_of(frame) if self._covers[name] else None
+        cover = cover_of(frame) if self._covers[name] else None
         travelling = self._converted(frame)
         if cover is None:
             return travelling
@@ -153,7 +153,7 @@ def _spans(frame: av.VideoFrame, video: VideoFormat) -> tuple[ColorRange, ColorR
     return {"pc": ColorRange.JPEG, "tv": ColorRange.MPEG, "unknown": wanted}[own], wanted
 
 
-def _cover_of(frame: av.VideoFrame) -> Cover | None:
+def cover_of(frame: av.VideoFrame) -> Cover | None:
     """How much of each pixel shows (height, width), 0 to 1; None where all of every pixel does."""
     samples, depth = alpha_of(frame)
     top = (1 << depth) - 1

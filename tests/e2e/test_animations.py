@@ -84,6 +84,18 @@ def test_an_animated_webp_becomes_a_video(tmp_path: Path, mode: str) -> None:
     assert times == [Fraction(at, 1000) for at in (0, 40, 110, 140, 240, 490)]
 
 
+def test_an_opaque_gif_has_no_alpha_to_keep(tmp_path: Path) -> None:
+    """FFmpeg decodes every GIF with alpha."""
+    given = make(tmp_path / "in.gif", 0, "RGB")
+    done = run_through(given, tmp_path / "out.webm", tmp_path)
+    assert done.warnings == {}
+    assert done.plan.format.pixel_format == "yuv444p"
+    late = [Image.fromarray(rgba(number)) for number in range(3)]
+    late[0] = late[0].convert("RGB").convert("RGBA")
+    late[0].save(tmp_path / "late.gif", save_all=True, append_images=late[1:], disposal=2)
+    assert run_through(tmp_path / "late.gif", tmp_path / "out.gif", tmp_path).plan.format.pixels.alpha
+
+
 def test_a_video_becomes_an_animation_that_is_shown_for_ever(tmp_path: Path) -> None:
     given = make(tmp_path / "in.webp", 2, "RGB")
     run_through(given, tmp_path / "clip.mkv", tmp_path)
