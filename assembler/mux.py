@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import av
-from av.bitstream import BitStreamFilterContext
 from av.container import Flags, InputContainer, OutputContainer
 from av.packet import Packet
 from av.stream import Disposition, Stream
@@ -96,7 +95,6 @@ class _Muxer:
         self._tick = Fraction(*plan.time_base)
         self._end = parts[-1].checkpoint.end
         self._zero = Fraction(0)
-        self._filter: BitStreamFilterContext | None = None
         if container == "avi":
             self._count_frames()
 
@@ -150,10 +148,8 @@ class _Muxer:
         with av.open(str(self._parts[0].path), "r") as first:
             source = first.streams.video[0]
             stream = output.add_stream_from_template(source, opaque=True)
-            tag = source.codec_context.codec_tag
-            if self._container == "avi" and source.codec_context.name == "h264":
-                self._filter = BitStreamFilterContext("h264_mp4toannexb", source, stream)
-        if source.codec_context.name == "prores" or (tag == "hvc1" and self._container != "ts"):
+            name, tag = source.codec_context.name, source.codec_context.codec_tag
+        if name == "prores" or (tag == "hvc1" and self._container != "ts"):
             stream.codec_context.codec_tag = tag
         if self._plan.rate[0] > 0 and self._plan.rate[1] > 0:
             stream.codec_context.framerate = Fraction(*self._plan.rate)
@@ -239,11 +235,10 @@ class _Muxer:
                     )
                 extradata = own
                 for index, packet in _shown(part.checkpoint, source):
-                    for made in self._filter.filter(packet) if self._filter else [packet]:
-                        made.stream, made.time_base = stream, self._tick
-                        made.pts, made.dts = self._pts[first + index], next(dts)
-                        made.duration = length[first + index]
-                        yield made.dts * self._tick, 0, made
+                    packet.stream, packet.time_base = stream, self._tick
+                    packet.pts, packet.dts = self._pts[first + index], next(dts)
+                    packet.duration = length[first + index]
+                    yield packet.dts * self._tick, 0, packet
             first += len(part.checkpoint.pts)
 
     def _note_shift(self, packet: Packet[Stream]) -> None:
