@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import av
 from av.codec.hwaccel import HWAccel
@@ -33,6 +33,9 @@ from schemas.plan import Plan, Source
 
 STEPS_BACK = (0, 1, 2, 4, 8, 16)
 """Seconds before the frame wanted at which decoding starts, one after the other; then the beginning."""
+
+MOST_LATE = 8
+"""Frames among which one that is missing is looked for."""
 
 _Opened = tuple[ExitStack, InputContainer, VideoStream]
 
@@ -193,6 +196,10 @@ def _open(path: str, limits: InputSettings, hwaccel: HWAccel | None) -> _Opened:
         return stack.pop_all(), container, stream
 
 
+def _pts(frame: av.VideoFrame) -> int:
+    return cast(int, frame.pts)
+
+
 class _Attempt:
     """Compares what one start of the decoder gives with what the plan wants.
 
@@ -217,27 +224,38 @@ class _Attempt:
 
     def match(self, frames: Iterator[av.VideoFrame]) -> Iterator[tuple[int, av.VideoFrame]]:
         """(ordinal, frame) of the frames wanted, as long as they come without a gap."""
-        for frame in frames:
+        held: list[av.VideoFrame] = []
+        """Frames after a gap, sorted: what is missing may come late, where the decoder was led astray."""
+        while (frame := held.pop(0) if held else next(frames, None)) is not None:
             self._clean = self._clean or frame.key_frame
             if not self._clean:
                 continue
             if frame.pts is None or frame.pts < self._pts[self.wanted]:
                 self.unplanned += self._agreed
                 continue
-            ordinal = bisect_right(self._pts, frame.pts) - 1
-            if not self._pass_over(min(ordinal, self._last)) or self.settled():
-                return
-            if self._pts[ordinal] != frame.pts:
-                self.unplanned += 1
-                continue
-            if not self._agreed:
-                self._errors_before = self.errors.total()
-            self._agreed = True
-            self.wanted = ordinal + 1
-            yield ordinal, frame
-            if self.settled():
+            if frame.pts > self._pts[self.wanted]:
+                more = islice(frames, MOST_LATE - len(held))
+                held = sorted([frame, *held, *(f for f in more if f.pts is not None)], key=_pts)
+                frame = held.pop(0)
+            if not (yield from self._take(frame)):
                 return
         self._pass_over(self._last)
+
+    def _take(self, frame: av.VideoFrame) -> Generator[tuple[int, av.VideoFrame], None, bool]:
+        """Give out a frame, none of which is missing before; whether to go on."""
+        pts = _pts(frame)
+        ordinal = bisect_right(self._pts, pts) - 1
+        if not self._pass_over(min(ordinal, self._last)) or self.settled():
+            return False
+        if self._pts[ordinal] != pts:
+            self.unplanned += 1
+            return True
+        if not self._agreed:
+            self._errors_before = self.errors.total()
+        self._agreed = True
+        self.wanted = ordinal + 1
+        yield ordinal, frame
+        return not self.settled()
 
     def _pass_over(self, ordinal: int) -> bool:
         """Give up the frames wanted before `ordinal`; whether that was allowed."""
