@@ -19,7 +19,8 @@ LOCK_SECONDS = 60.0
 
 def hidden_name(target: Path, owner: str) -> Path:
     """Where `owner` writes what becomes `target`."""
-    return target.with_name(f".{target.name}.{owner}.part")
+    name = f".{target.name}.{owner}.part"
+    return target.with_name(name if len(os.fsencode(name)) <= 255 else f".{owner}.part")
 
 
 @contextmanager

@@ -25,6 +25,8 @@ from swapper.engines.registry import open_engine
 
 _MOST_BYTES = 256 << 20
 """Of a source picture."""
+_LONGEST_NAME = 255
+"""Bytes of a file's name that file systems take."""
 
 
 def job_id(prefix: str = "job") -> str:
@@ -52,6 +54,8 @@ def prepare(
 
 def _picture(path: Path) -> bytes:
     """Raises InputError for a file too large for a picture: a video given by mistake, say."""
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise UsageError(f"source {path} is not a file")
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
@@ -71,6 +75,8 @@ def check_paths(target: Path, output: Path) -> None:
 
 def check_output(output: Path, target: Path) -> None:
     """Raises UsageError if the output could not be written, or is the target."""
+    if len(os.fsencode(output.name)) > _LONGEST_NAME:
+        raise UsageError(f"the output's name is longer than {_LONGEST_NAME} bytes")
     if output.is_dir():
         raise UsageError(f"output {output} is a folder")
     folder = output.absolute().parent

@@ -90,7 +90,7 @@ def test_an_output_that_cannot_be_written_is_one_line_and_leaves_nothing(
         "folder missing": out / "none" / "film.mp4",
         "a directory": out / "film.mp4",
         "folder is a file": out / "file" / "film.mp4",
-        "name too long": out / ("f" * 251 + ".mp4"),
+        "name too long": out / ("f" * 252 + ".mp4"),
     }[kind]
     before = left_in(out)
     with pytest.raises(OutputError) as caught:
@@ -107,6 +107,13 @@ def test_a_lost_segment_fails_the_order_and_leaves_nothing(tmp_path: Path, store
     with pytest.raises(StoreError, match="segments/j/1"):
         finish(order, store)
     assert left_in(tmp_path / "out") == []
+
+
+def test_the_longest_name_a_file_system_takes_can_be_written(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 251 + ".mp4")
+    with published(target, "swap-20261201-000000-01234567") as hidden:
+        hidden.write_bytes(b"film")
+    assert left_in(tmp_path) == [target.name]
 
 
 def test_an_error_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
