@@ -31,12 +31,12 @@ def published(target: Path, owner: str, overwrite: bool = True) -> Iterator[Path
     repeated; a lock keeps two tries apart. Raises OutputError, in one line, for a target that cannot be
     written; with `overwrite` off also for one that exists with other content.
     """
-    if target.is_dir():
-        raise OutputError(f"output {target} is a directory")
-    if not target.parent.is_dir():
-        raise OutputError(f"output folder {target.parent} does not exist")
     hidden = hidden_name(target, owner)
     try:
+        if target.is_dir():
+            raise OutputError(f"output {target} is a directory")
+        if not target.parent.is_dir():
+            raise OutputError(f"output folder {target.parent} does not exist")
         with _locked(hidden):
             try:
                 yield hidden
