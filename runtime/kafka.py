@@ -34,11 +34,6 @@ def _telling(record: logging.LogRecord) -> bool:
 
 _LIBRDKAFKA.addFilter(_telling)
 
-_SILENT = logging.getLogger("facestream.kafka.access")
-"""Of clients whose trouble is told by an exception."""
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
-
 Config = dict[str, Any]
 Client = TypeVar("Client")
 
@@ -213,12 +208,19 @@ def admin(kafka: KafkaSettings, role: str = "admin") -> AdminClient:
 def check_access(kafka: KafkaSettings) -> None:
     """See that a broker answers and lets us in. Raises BrokerError with the reason: at once for a wrong
     password or certificate, else after `request_seconds`."""
-    reasons: list[KafkaError] = []
-    config = _merged(kafka, "access", {"statistics.interval.ms": 0}, None)
+    refused: list[KafkaError] = []
+    lines = _Lines()
+    config = _merged(kafka, "access", {"statistics.interval.ms": 0, "log.connection.close": True}, None)
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() in _REFUSED:
+            refused.append(error)
+
     try:
-        probe = AdminClient(config | {"error_cb": reasons.append}, logger=_SILENT)
+        probe = AdminClient(config | {"error_cb": on_error}, logger=lines.logger)
     except (KafkaException, TypeError, ValueError) as error:
         raise _settings_error(error) from None
+    name = config["bootstrap.servers"]
     deadline = time.monotonic() + kafka.request_seconds
     while True:
         try:
@@ -226,12 +228,30 @@ def check_access(kafka: KafkaSettings) -> None:
             return
         except KafkaException as error:
             probe.poll(0)
-            refused = [reason for reason in reasons if reason.code() in _REFUSED]
-            if refused or time.monotonic() > deadline:
-                told = [r for r in reasons if r.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
-                cause = (refused or told or [error.args[0]])[-1]
-                name = kafka.client.get("bootstrap.servers", kafka.bootstrap)
-                raise broker_error(f"reaching {name}", KafkaException(cause)) from None
+            if refused:
+                raise broker_error(f"reaching {name}", KafkaException(refused[-1])) from None
+            if time.monotonic() > deadline:
+                reason = lines.telling or broker_error("no answer", error)
+                raise BrokerError(f"reaching {name}: {reason}") from None
+
+
+_GUESS = "connecting to a"
+
+
+class _Lines(logging.Handler):
+    """What a client logs, kept: its guesses at a wrong protocol come no other way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.telling = ""
+        """The last line, but a guess rather than none."""
+        self.logger = logging.Logger("access")
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage().rpartition("/bootstrap: ")[2]
+        if _GUESS in line or _GUESS not in self.telling:
+            self.telling = line
 
 
 def _producer(kafka: KafkaSettings, role: str, overrides: Config) -> Producer:

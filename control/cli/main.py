@@ -28,6 +28,7 @@ _COMMANDS = {
     "topics": "control.cli.topics",
     "worker": "control.cli.worker",
     "models": "control.cli.models",
+    "acls": "control.cli.acls",
     "doctor": "control.cli.doctor",
 }
 
