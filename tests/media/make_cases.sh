@@ -231,5 +231,7 @@ if want S03 public src_gray.png source process "" "single-channel 8-bit PNG"; th
 if want S05 public src_noface.jpg source reject "" "source without a face"; then F -f lavfi -i "smptebars=s=320x240" -frames:v 1 -q:v 2 "${BX[@]}" "$CFILE"; vfy "image" '320,240' pv width,height; fi
 if want S07 public src_rgb48.png source process "" "16-bit PNG"; then F -i "$ASTRO" -vf "$FACE,format=rgb48be" "${BX[@]}" "$CFILE"; vfy "48" 'rgb48be' pv pix_fmt; fi
 
+. "$(dirname "$0")/more_cases.sh"
+
 [ -z "$LIST" ] || exit 0
 if grep ^FAIL "$VER" >&2; then exit 1; fi

@@ -17,6 +17,8 @@ from tests.support.assets import astronaut, carphone, kept
 from tests.support.processes import ROOT
 
 SCRIPT = ROOT / "tests" / "media" / "make_cases.sh"
+MORE = SCRIPT.with_name("more_cases.sh")
+"""Read by it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def _case(row: dict[str, str]) -> Case:
 @cache
 def cases_folder() -> Path:
     """The folder of all cases, made unless one of the same generator is in the cache."""
-    script = SCRIPT.read_bytes()
+    script = SCRIPT.read_bytes() + MORE.read_bytes()
     folder = kept("cases") / hashlib.sha256(script).hexdigest()[:16]
     if folder.is_dir():
         return folder
