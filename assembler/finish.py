@@ -36,7 +36,7 @@ from schemas.errors import (
     RecordError,
 )
 from schemas.events import Failed, Finished, Role
-from schemas.objects import published_object
+from schemas.objects import finish_object
 from schemas.orders import FinishOrder
 from schemas.plan import Plan
 from schemas.record import decode, encode
@@ -194,8 +194,7 @@ class FinishService:
         self._commit(message)
 
     def _carry_out(self, order: FinishOrder) -> None:
-        job = self._board.record(order.job)
-        if job is not None and job.state.ended:
+        if self._board.ended(order.job, order.epoch):
             _log.info("order_of_ended_job", job=order.job)
             with suppress(OSError):
                 hidden_name(Path(order.spec.output), order.job).unlink(missing_ok=True)
@@ -207,7 +206,7 @@ class FinishService:
     def _attempt(self, order: FinishOrder) -> Finished | Failed:
         for left in reversed(range(TRIES)):
             try:
-                event = finish(order, self._store, lambda: self._wanted(order.job))
+                event = finish(order, self._store, lambda: self._wanted(order))
             except _Cancelled:
                 _log.info("finish_cancelled", job=order.job)
                 reason, code = "cancelled", 1
@@ -225,16 +224,16 @@ class FinishService:
             break
         return Failed(job=order.job, role=Role.ASSEMBLER, reason=reason, exit_code=code)
 
-    def _wanted(self, job: str) -> bool:
+    def _wanted(self, order: FinishOrder) -> bool:
         """The last word on a job that is being cancelled. Once this said yes it always does: the result may
         be in place already when the order is carried out again."""
-        name = published_object(job)
+        name = finish_object(order.job)
         if self._store.exists(name):
             return True
-        record = self._board.record(job)
-        if record is not None and (record.cancelling or record.state.ended):
+        record = self._board.record(order.job)
+        if (record is not None and record.cancelling) or self._board.ended(order.job, order.epoch):
             return False
-        self._store.put(name, b"")
+        self._store.put(name, encode(order).tobytes())
         return True
 
     def _wait(self, future: Future[Finished | Failed]) -> Finished | Failed:

@@ -47,7 +47,7 @@ from schemas.events import (
     Warned,
 )
 from schemas.job import JobRecord, JobState, split_stream
-from schemas.objects import published_object
+from schemas.objects import finish_object
 from schemas.plan import Plan
 from schemas.record import Record, decode, encode
 from schemas.segments import SegmentRecord
@@ -75,6 +75,7 @@ class ControlService:
         self._active = False
         self._rebuild = False
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="cleaner")
+        self._sweeper: Sweeper | None = None
         self._sweeping: Future[Swept] | None = None
         self._next_sweep = 0.0
 
@@ -122,6 +123,8 @@ class ControlService:
         """Nothing to finish: every turn ends committed."""
 
     def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.stopped.set()
         self._cleaner.shutdown(cancel_futures=True)
         self._opened.close()
         if self._active:
@@ -163,14 +166,22 @@ class ControlService:
                 stuck = record.name == STREAM_WAITS and self._presence.everybody()
                 return scheduler.warned(record) + (scheduler.stuck(record) if stuck else [])
             case Cancel():
-                return scheduler.cancelled(record.job)
+                return self._newcomers(record.job) + scheduler.cancelled(record.job)
             case Pause() | Resume():
-                return scheduler.paused(record.job, isinstance(record, Pause))
+                paused = isinstance(record, Pause)
+                return self._newcomers(record.job) + scheduler.paused(record.job, paused)
             case Redrive():
                 return self._redrive(record.stream)
             case Alive():
                 self._presence.heard(record)
         return []
+
+    def _newcomers(self, job: str) -> list[Write]:
+        """A wish may overtake its job, since they come on different topics."""
+        if job in self._scheduler.records:
+            return []
+        table = [r for r in self._table(self._topics.jobs) if isinstance(r, JobRecord)]
+        return [write for record in table for write in self._scheduler.submitted(record)]
 
     def _redrive(self, stream: str) -> list[Write]:
         """Have a segment run again, of a job that runs or ended."""
@@ -185,7 +196,7 @@ class ControlService:
         found = [r for r in self._table(self._topics.checkpoints) if isinstance(r, Checkpoint)]
         made = [c for c in found if c.job == job]
         gone = {c.stream for c in made if c.stream == stream or not self._store.exists(c.object)}
-        self._store.delete(published_object(job))
+        self._store.delete(finish_object(job))
         of = [s for s in segments if s.job == job]
         return self._scheduler.reopened(ended, plan, of, made, gone)
 
@@ -222,11 +233,13 @@ class ControlService:
 
         ended = [w.record for w in writes if isinstance(w.record, JobRecord) and w.record.state.ended]
         self._failures.add(ended)
+        assert self._sweeper is not None
         for record in ended:
             self._cleaner.submit(self._sweeper.clean, record)
 
     def _sweep(self) -> list[Write]:
         """Now and then look for what can go; returns what is to be written about the last look."""
+        assert self._sweeper is not None
         if self._sweeping is None:
             if self._clock() >= self._next_sweep:
                 self._next_sweep = self._clock() + self._settings.keep.sweep_seconds

@@ -5,6 +5,7 @@ Decided from the topics and the store alone, again and again, so that a crash le
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Sweeper:
 
     def __init__(self, settings: Settings, store: Store, now: Callable[[], float] = time.time) -> None:
         self._settings, self._store, self._now = settings, store, now
+        self.stopped = threading.Event()
+        """Set by who wants it to come to an end."""
         self._ages = Ages.of(settings)
 
     def clean(self, record: JobRecord) -> None:
@@ -85,7 +88,7 @@ class Sweeper:
             table = read_table(self._settings, topic, "sweep")
             swept.tombstones += [Write(topic, key, None) for key in self._idle(topic, table, records, stays)]
         for name, modified in self._ripe(stays, records, now):
-            if time.monotonic() - started > SWEEP_SECONDS:
+            if self.stopped.is_set() or time.monotonic() - started > SWEEP_SECONDS:
                 _log.info("sweep_broken_off")
                 break
             _log.info("swept", object=name, age_hours=round((now - modified) / HOUR, 1))

@@ -14,10 +14,6 @@ def sides_object(job: str) -> str:
 
 
 def finish_object(job: str) -> str:
-    """What a finished job was joined from, a `FinishOrder` record: a replay starts from it."""
+    """What a job's result is joined from, a `FinishOrder` record: a replay starts from it. Once it is there
+    the result is published, whatever is wished afterwards."""
     return f"jobs/{job}/finish"
-
-
-def published_object(job: str) -> str:
-    """There once the result of a job may be in place: from then on it cannot be cancelled any more."""
-    return f"jobs/{job}/published"

@@ -17,7 +17,7 @@ from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
 from schemas.frames import FrameBatch, StreamAbort
 from schemas.job import JobRecord, JobSpec, JobState, Lane
-from schemas.objects import finish_object, plan_object, published_object, sides_object
+from schemas.objects import finish_object, plan_object, sides_object
 from schemas.record import Record
 from schemas.swaps import SwapBatch
 from swapper.service import group_name
@@ -180,7 +180,7 @@ def store_leavings(settings: Settings, records: Mapping[str, JobRecord]) -> list
     """The store's folder holds nothing but what the policy keeps of jobs that are done: plan, other tracks,
     finish order, the mark of the finish step; and faces."""
     root = Path(settings.store_url.removeprefix("file://"))
-    named = (plan_object, sides_object, finish_object, published_object)
+    named = (plan_object, sides_object, finish_object)
     kept = {name(job) for job in records for name in named}
     found = [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
     return [f"left in the store: {n}" for n in found if n not in kept and not n.startswith("faces/")]

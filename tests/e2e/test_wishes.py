@@ -21,7 +21,7 @@ from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
 from schemas.events import Redrive, Role
 from schemas.job import JobRecord, JobSpec, JobState
-from schemas.objects import published_object
+from schemas.objects import finish_object
 from schemas.segments import SegmentRecord, SegmentState
 from tests.support.cluster import Cluster, times
 from tests.support.command import Command
@@ -30,7 +30,8 @@ from tests.support.processes import eventually
 
 pytestmark = pytest.mark.broker
 FRAMES = 500
-SLOW = {"options": {"delay_ms": 100}}
+SLOW = {"options": {"delay_ms": 600}}
+"""Twelve seconds of work, so that it still runs when the command comes."""
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_cancelling_during_the_finish_wins_without_output_or_loses_with_all_of_i
         eventually("the wish is known", lambda: record_of(settings, spec.job).cancelling)
         assert "finishing (cancelling)" in facestream("status", spec.job)[1]
         if in_place:  # an assembler died after it had begun to put the result in place
-            Store.of(settings).put(published_object(spec.job), b"")
+            Store.of(settings).put(finish_object(spec.job), b"")
     (status,) = cluster.wait(watcher)
     assert status.state is (JobState.DONE if in_place else JobState.CANCELLED)
     assert [path.name for path in output.parent.iterdir()] == (["out.mp4"] if in_place else [])

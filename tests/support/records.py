@@ -174,7 +174,7 @@ SAMPLES: dict[str, tuple[Record, bytes]] = {
             failed_by=Role.ASSEMBLER,
             exit_code=1,
             ended_ns=1_700_000_000_000_000_000,
-        ),  # fmt: skip
+        ),
         b"",
     ),
     "plan": (

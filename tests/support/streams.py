@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from runtime.cluster import ensure_topics
 from runtime.kafka import producer, reader
@@ -178,7 +178,7 @@ def messages(settings: Settings, topic: str) -> Iterator[tuple[int, bytes]]:
     client = reader(settings.kafka, "test", overrides=WHOLE_TOPICS)
     partitions = client.list_topics(topic, timeout=10).topics[topic].partitions
     left = len(partitions)
-    client.assign([TopicPartition(topic, p, 0) for p in partitions])
+    client.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
     try:
         while left:
             message = client.poll(10)
