@@ -36,7 +36,7 @@ def packets_of(container: InputContainer, *streams: Stream) -> Iterator[av.Packe
             return
         except av.error.EOFError:
             return
-        except av.error.FFmpegError:
+        except (av.error.FFmpegError, IndexError):  # PyAV's, for a track that damage made appear on the way
             yield None
 
 
