@@ -18,19 +18,13 @@ pytestmark = pytest.mark.media
 
 def test_it_becomes_a_checkpoint_without_frames(tmp_path: Path) -> None:
     video = VideoFormat(width=64, height=48, pixel_format="yuv420p")
-    named = {"job": "j", "stream": "j/1", "epoch": 0}
     start = StreamStart(
-        **named,
-        revision=1,
-        segment=1,
-        start=100,
-        end=200,
-        time_base=(1, 100),
-        frames=25,
-        context=0,
-        format=video,
-    )  # type: ignore[arg-type]
-    end = StreamEnd(**named, count=0, context=0, end=100, warnings={"frames_missing": 25})  # type: ignore[arg-type]
+        job="j", stream="j/1", epoch=0, revision=1, segment=1, start=100, end=200, time_base=(1, 100),
+        frames=25, context=0, format=video,
+    )  # fmt: skip
+    end = StreamEnd(
+        job="j", stream="j/1", epoch=0, count=0, context=0, end=100, warnings={"frames_missing": 25}
+    )
     spec = JobSpec(job="j", input="in.mp4", output="out.mp4")
     store = Store((tmp_path / "store").as_uri())
     task = SegmentTask(StreamKey("j/1", 0), start, lambda cancelled: spec, store, tmp_path, 2)
