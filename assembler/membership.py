@@ -20,6 +20,10 @@ from schemas.job import Lane
 _log = structlog.get_logger("assembler")
 
 
+ASK_SECONDS = 3.0
+"""How long to wait for an answer about offsets."""
+
+
 class PairedConsumer:
     """Member of the assemblers' group of one lane.
 
@@ -100,7 +104,7 @@ class PairedConsumer:
     def first_offsets(self) -> dict[tuple[Side, int], int]:
         """The first offset that is left of each partition held. Raises BrokerError."""
         return {
-            (side, number): kafka.bounds(self._consumer, topic, number)[0]
+            (side, number): kafka.bounds(self._consumer, topic, number, ASK_SECONDS)[0]
             for side, topic in self.topics.items()
             for number in sorted(self._assigned[side])
         }
@@ -109,7 +113,7 @@ class PairedConsumer:
         """The group's committed offset of each partition held; 0 where there is none. Raises BrokerError."""
         places = [TopicPartition(t, n) for side, t in self.topics.items() for n in self._assigned[side]]
         with translated("reading committed offsets"):
-            found = self._consumer.committed(places, timeout=10) if places else []
+            found = self._consumer.committed(places, timeout=ASK_SECONDS) if places else []
         return {(self._sides[p.topic], p.partition): max(p.offset, 0) for p in found}
 
     def offsets(self, committable: dict[tuple[Side, int], int]) -> list[TopicPartition]:

@@ -26,6 +26,7 @@ from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.ranges import RangeReader
 from runtime.scratch import open_scratch
+from runtime.redact import cleaned
 from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
@@ -250,7 +251,12 @@ class AssemblerService:
         if self._clock() < self._next_losses or not self._consumer.assigned:
             return
         self._next_losses = self._clock() + LOSSES_SECONDS
-        for loss in list(losses.find(self._settings, self._consumer, self._join)):
+        try:
+            found = list(losses.find(self._settings, self._consumer, self._join))
+        except BrokerError as error:  # it does not answer: there is time for this later
+            _log.warning("losses_not_looked_for", reason=str(error))
+            return
+        for loss in found:
             self._fail(loss.key, loss.job, loss.error)
 
     def _hold_back(self) -> None:
@@ -363,7 +369,7 @@ class AssemblerService:
         reason = f"{key.stream}: {error}"
         _log.error("stream_failed", stream=key.stream, epoch=key.epoch, reason=str(error))
         failed = Failed(
-            job=job, stream=key.stream, epoch=key.epoch, role=Role.ASSEMBLER, reason=reason,
+            job=job, stream=key.stream, epoch=key.epoch, role=Role.ASSEMBLER, reason=cleaned(reason),
             exit_code=error.exit_code, retryable=isinstance(error, StoreError | FramesLostError),
         )  # fmt: skip
         offsets = self._consumer.offsets(self._join.committable())

@@ -54,6 +54,11 @@ class Run:
     def complete(self) -> bool:
         return self.plan is not None and len(self.done) == len(self.plan.segments)
 
+    @property
+    def epoch(self) -> int:
+        """The highest of its segments."""
+        return max((segment.epoch for segment in self.segments.values()), default=0)
+
     def change(self, **fields: Any) -> JobRecord:
         """Change the job's record."""
         self.record = self.record.model_copy(update=fields)

@@ -179,6 +179,7 @@ class Scheduler:
         del self.ended[record.job]
         run = self._runs[record.job] = Run(record, plan)
         kept = {s.segment: s for s in segments}
+        top = record.epoch  # above it, whoever still takes the job for ended knows better
         found = list(checkpoints)
         run.done = {c.segment: c for c in found if c.stream not in gone}
         lost = {c.segment: c.epoch for c in found if c.stream in gone}
@@ -189,9 +190,11 @@ class Scheduler:
                     known = known.model_copy(
                         update={"state": SegmentState.DONE, "epoch": run.done[index].epoch}
                     )
-                elif known.state is not SegmentState.PLANNED or index in lost:
-                    epoch = max(known.epoch, lost.get(index, 0))
-                    known = known.model_copy(update={"state": SegmentState.FAILED, "epoch": epoch})
+                else:
+                    fresh = known.state is SegmentState.PLANNED and index not in lost
+                    state = SegmentState.PLANNED if fresh else SegmentState.FAILED
+                    epoch = max(top, known.epoch, lost.get(index, 0))
+                    known = known.model_copy(update={"state": state, "epoch": epoch})
                 kept[index] = known.model_copy(update={"tries": 0, "reason": ""})
         run.rebuild(kept.values())
         run.change(failed_by=None, exit_code=0, ended_ns=0, reason="", cancelling=False, paused=False)
@@ -386,7 +389,7 @@ class Scheduler:
 
     def _finish(self, run: Run) -> list[Write]:
         spec, segments = run.record.spec, [run.done[i] for i in sorted(run.done)]
-        order = FinishOrder(job=spec.job, spec=spec, plan=run.record.plan, segments=segments)
+        order = FinishOrder(job=spec.job, epoch=run.epoch, spec=spec, plan=run.record.plan, segments=segments)
         return [
             self._set_state(run, JobState.FINISHING),
             Write(self._topics.orders_finish, spec.job, order),
@@ -396,7 +399,7 @@ class Scheduler:
         """Close a job: its state, aborts for what is in flight, tombstones for what nobody needs any more.
         What a replay, or going on after a failure, needs stays until the sweep."""
         job = run.record.job
-        run.change(reason=reason, paused=False, cancelling=False, ended_ns=self._now_ns())
+        run.change(reason=reason, paused=False, cancelling=False, ended_ns=self._now_ns(), epoch=run.epoch)
         writes = [self._set_state(run, state)]
         for _, segment in sorted(run.flying.items()):
             self._load[segment.partition] -= segment.bytes

@@ -28,6 +28,7 @@ from runtime.cluster import configure_group, ensure_topics
 from runtime.jobs import JobBoard
 from runtime.kafka import consumer, producer, translated
 from runtime.outbox import Outbox
+from runtime.redact import cleaned
 from runtime.settings import Settings
 from runtime.store import Store
 from schemas.errors import BrokerError, FacestreamError, InputError, RecordError
@@ -56,6 +57,7 @@ class _Work:
     at: TopicPartition
     """Where it lies in the topic."""
     job: str = ""
+    epoch: int = 0
     cancel: threading.Event = field(default_factory=threading.Event)
     delivery: Delivery = field(default_factory=Delivery)
     future: Future[None] | None = None
@@ -173,18 +175,18 @@ class IngestService:
             self._commit(work)
             return
         assert self._board is not None
-        if self._board.ended(order.job):
+        if self._board.ended(order.job, order.epoch):
             _log.info("order_skipped", job=order.job, kind=order.KIND)
             self._commit(work)
             return
-        work.job = order.job
+        work.job, work.epoch = order.job, order.epoch
         self._work = work
         work.future = self._executor.submit(self._carry_out, order, work)
 
     def _leave_if_over(self, work: _Work) -> None:
         """Stop in the middle of an order whose job ended meanwhile: cancelled, or failed elsewhere."""
         assert self._board is not None
-        if not work.over and self._board.ended(work.job):
+        if not work.over and self._board.ended(work.job, work.epoch):
             work.over = True
             work.cancel.set()
 
@@ -272,7 +274,7 @@ class IngestService:
             streams = [stream_id(order.job, segment) for segment in left]
         for stream in streams:
             event = Failed(
-                job=order.job, stream=stream, epoch=order.epoch, role=Role.INGEST, reason=reason,
+                job=order.job, stream=stream, epoch=order.epoch, role=Role.INGEST, reason=cleaned(reason),
                 exit_code=exit_code, retryable=may_pass,
             )  # fmt: skip
             self._outbox.send(self._events, encode(event), key=order.job)

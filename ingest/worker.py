@@ -152,7 +152,7 @@ class Worker:
         releases = sorted(order.releases, key=lambda release: release.segment)
         try:
             count = self.gone_on
-            going = self._going(order, source, releases[0].segment)
+            going = self._going(order, source, releases[0].segment, releases[-1].segment)
             before = Counter(going.warnings)
             for release in releases:
                 sender.send(release, going.run, going.warnings)
@@ -172,15 +172,15 @@ class Worker:
             **warnings,
         )
 
-    def _going(self, order: DecodeOrder, source: _Input, segment: int) -> _Pass:
-        """A decoding that gives this segment next, up to the end of its order."""
+    def _going(self, order: DecodeOrder, source: _Input, segment: int, to: int) -> _Pass:
+        """A decoding that gives this segment next, and goes on to the end of the order that `to` is of."""
         going, plan = source.going, source.decoder.plan
-        if going is not None and going.segment <= segment <= going.last:
+        if going is not None and going.segment <= segment and to <= going.last:
             self.gone_on += 1
             return going
         if going is not None:
             going.run.close()
-        last = next(indices[-1] for indices in plan.orders if segment in indices)
+        last = next(indices[-1] for indices in plan.orders if to in indices)
         segments = plan.segments[segment : last + 1]
         moves = windows(plan) if order.spec.plan.split == "scenes" else {}
         first = _decode_from(segments[0], moves.get(segment))

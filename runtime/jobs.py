@@ -60,10 +60,14 @@ class JobBoard:
             self._catch_up()
             return sorted(self._records.values(), key=lambda r: r.created_ns)
 
-    def ended(self, job: str) -> bool:
-        """Whether a job is known to have ended; one that is not known may just be about to appear."""
+    def ended(self, job: str, epoch: int = 0) -> bool:
+        """Whether a job is known to have ended; one that is not known may just be about to appear.
+
+        `epoch`: of the order or record that asks. A higher one than the job ended with tells that it was
+        taken up again, though the topic has not said so yet.
+        """
         record = self.record(job)
-        return record is not None and record.state.ended
+        return record is not None and record.state.ended and epoch <= record.epoch
 
     def close(self) -> None:
         self._consumer.close()

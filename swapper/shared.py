@@ -157,7 +157,8 @@ class ShareReader:
             partition, offset = raw.partition(), raw.offset()
             _log.error("bad_record", topic=self._topic, partition=partition, offset=offset, reason=str(error))
             return None
-        if not isinstance(message.record, (FrameBatch, RangeRef)) or self._board.ended(message.record.job):
+        record = message.record
+        if not isinstance(record, (FrameBatch, RangeRef)) or self._board.ended(record.job, record.epoch):
             return None
         return _Taken(raw, cast(Message[FrameBatch], message))
 

@@ -236,18 +236,25 @@ def test_orders_of_ended_jobs_are_passed_over(ingest: Ingest, kafka: Settings, t
     ingest.plan(spec_of(clip, "clip"))
     ingest.until(lambda: committed(kafka) == 2)
     assert [e.job for e in ingest.events() if isinstance(e, Planned)] == ["clip"]
+    again = record.model_copy(update={"epoch": 1})
+    ingest._outbox.send(kafka.topic_set.jobs, encode(again), key="gone")
+    ingest._outbox.flush()
+    ingest.order(PlanOrder(job="gone", epoch=2, spec=gone))  # taken up again: the news of it comes later
+    ingest.until_event(Planned, "gone")
 
 
-def test_an_order_of_a_job_that_ends_is_left_in_the_middle(
-    ingest: Ingest, kafka: Settings, tmp_path: Path
-) -> None:
+def test_an_order_of_a_job_that_ends_is_left_in_the_middle(kafka: Settings, tmp_path: Path) -> None:
+    """The producer's queue is so short that sending all of it takes some seconds."""
+    limits = kafka.limits.model_copy(update={"batch_bytes": 16_384})
+    short = kafka.kafka.model_copy(update={"producer_queue_bytes": 32_768})
+    ingest = Ingest(kafka.model_copy(update={"limits": limits, "kafka": short}))
     clip = make_clip(tmp_path / "clip.mp4", 6000, width=64, height=48, options={"g": "6000"})
     spec = spec_of(clip)
     plan = ingest.plan(spec)
     releases = [SegmentRelease(segment=s.index, partition=0) for s in plan.segments]
     ingest.order(DecodeOrder(job="clip", epoch=1, spec=spec, plan=plan_object("clip"), releases=releases))
     ingest.until(lambda: ingest.service.busy)
-    record = JobRecord(job="clip", spec=spec, state=JobState.CANCELLED)
+    record = JobRecord(job="clip", spec=spec, state=JobState.CANCELLED, epoch=1)
     ingest._outbox.send(kafka.topic_set.jobs, encode(record), key="clip")
     ingest._outbox.flush()
     ingest.until(lambda: not ingest.service.busy)
@@ -255,6 +262,7 @@ def test_an_order_of_a_job_that_ends_is_left_in_the_middle(
     assert committed(kafka) == 2, "nobody does it again"
     good = make_clip(tmp_path / "good.mp4", 25)
     assert len(ingest.plan(spec_of(good, "good")).pts) == 25
+    ingest.close()
 
 
 def test_parts_of_an_order_go_on_where_the_one_before_ended(ingest: Ingest, tmp_path: Path) -> None:
