@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from runtime.redact import cleaned
 from schemas.job import JobRecord, JobState
 
 _log = structlog.get_logger("control")
@@ -22,8 +23,8 @@ def line(record: JobRecord) -> dict[str, object]:
         "time": stamp(record.ended_ns),
         "role": record.failed_by,
         "exit_code": record.exit_code or 1,
-        "reason": record.reason,
-        "input": record.spec.input,
+        "reason": cleaned(record.reason),
+        "input": cleaned(record.spec.input),
         "output": record.spec.output,
     }
 

@@ -18,6 +18,7 @@ from control.supervisor import Supervisor
 from runtime.broker.embedded import EmbeddedBroker
 from runtime.broker.lock import FolderLock
 from runtime.cluster import ensure_topics
+from runtime.kafka import check_access
 from runtime.settings import GIB, Settings
 from schemas.errors import BrokerStartError
 from schemas.events import Role
@@ -79,6 +80,7 @@ def _services(settings: Settings, swappers: int) -> Iterator[Local]:
             settings = _with_local_bounds(settings)
             broker = EmbeddedBroker(settings.data / "broker", settings)
             settings = settings.with_bootstrap(stack.enter_context(broker).bootstrap)
+        check_access(settings.kafka)
         ensure_topics(settings)
         supervisor = Supervisor(settings, settings.data / "logs")
         stack.callback(supervisor.stop)

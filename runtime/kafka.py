@@ -232,26 +232,22 @@ def check_access(kafka: KafkaSettings) -> None:
                 raise broker_error(f"reaching {name}", KafkaException(refused[-1])) from None
             if time.monotonic() > deadline:
                 reason = lines.telling or broker_error("no answer", error)
-                raise BrokerError(f"reaching {name}: {reason}") from None
-
-
-_GUESS = "connecting to a"
+                hint = f"; kafka.security is {kafka.security}: does that fit this port?"
+                raise BrokerError(f"reaching {name}: {reason}{hint}") from None
 
 
 class _Lines(logging.Handler):
-    """What a client logs, kept: its guesses at a wrong protocol come no other way."""
+    """What a client logs, kept: why it was disconnected comes no other way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.telling = ""
-        """The last line, but a guess rather than none."""
+        """The last line."""
         self.logger = logging.Logger("access")
         self.logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage().rpartition("/bootstrap: ")[2]
-        if _GUESS in line or _GUESS not in self.telling:
-            self.telling = line
+        self.telling = record.getMessage().rpartition("/bootstrap: ")[2]
 
 
 def _producer(kafka: KafkaSettings, role: str, overrides: Config) -> Producer:

@@ -6,13 +6,12 @@
         log.info("segment_written", seq=90)
 
 Lines of libraries that use `logging`, librdkafka's among them, come out the same way. Values whose
-key smells of a secret are replaced.
+key smells of a secret are replaced, and so are secrets inside texts (`runtime.redact`).
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from contextlib import AbstractContextManager
 from typing import Any, TextIO
@@ -20,10 +19,8 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from runtime.redact import HIDDEN, SECRET, cleaned
 from runtime.settings import LogSettings
-
-SECRET = re.compile(r"passw|secret|token|credential|api_?key|private|\.key|jaas|authorization", re.I)
-HIDDEN = "***"
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
@@ -35,6 +32,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _as_text,
         redact,
     ]
     if settings.format == "json":
@@ -64,8 +62,15 @@ def bound(**values: Any) -> AbstractContextManager[None]:
     return structlog.contextvars.bound_contextvars(**values)
 
 
+def _as_text(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Objects that the renderer would turn into text become text here, where it is looked at."""
+    plain = (str, int, float, bool, dict, list, tuple, type(None))
+    return {k: v if isinstance(v, plain) or k.startswith("_") else str(v) for k, v in event.items()}
+
+
 def redact(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: hide what belongs to a key like a password, at any depth."""
+    """A structlog processor: hide what belongs to a key like a password, at any depth, and secrets in
+    texts: URLs with passwords, signed ones, the secrets of our own settings."""
     return {key: _redacted(key, value) for key, value in event.items()}
 
 
@@ -76,4 +81,4 @@ def _redacted(key: object, value: Any) -> Any:
         return {inner: _redacted(inner, v) for inner, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_redacted("", v) for v in value]
-    return value
+    return cleaned(value) if isinstance(value, str) else value

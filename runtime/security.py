@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runtime import redact
 from runtime.settings import KafkaSettings
 from schemas.errors import SettingsError
 
@@ -61,7 +62,9 @@ def _sasl(kafka: KafkaSettings) -> dict[str, Any]:
 
 def _password(kafka: KafkaSettings) -> str:
     if kafka.password_file is not None:
-        return _read(kafka.password_file, "password_file").rstrip("\r\n")
+        password = _read(kafka.password_file, "password_file").rstrip("\r\n")
+        redact.hide(password)
+        return password
     if kafka.password is None:
         raise SettingsError(f"kafka.password: user {kafka.user} needs a password, or a password_file")
     return kafka.password.get_secret_value()

@@ -34,6 +34,7 @@ import pydantic_settings
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from runtime import redact
 from schemas.errors import SettingsError
 from schemas.topics import RECORD_LIMIT, TopicSet, TopicSizes
 
@@ -341,7 +342,9 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
     secrets.
     """
     try:
-        return Settings(**(overrides or {}))
+        settings = Settings(**(overrides or {}))
+        _hide_secrets(settings)
+        return settings
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "settings"
@@ -350,6 +353,18 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
         raise SettingsError(str(error)) from None
     except ValueError as error:  # TOML that does not parse
         raise SettingsError(f"{config_file()}: {error}") from None
+
+
+def _hide_secrets(settings: Settings) -> None:
+    """No log line of this process shows them."""
+    kafka = settings.kafka
+    for secret in (kafka.password, kafka.tls_key_password):
+        if secret is not None:
+            redact.hide(secret.get_secret_value())
+    for values in (kafka.client, settings.store_options, settings.broker.properties):
+        for name, value in values.items():
+            if redact.SECRET.search(name):
+                redact.hide(str(value))
 
 
 def environment(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:

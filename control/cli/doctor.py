@@ -18,6 +18,7 @@ from control.cli.options import bootstrap_options, load_settings
 from ingest.decode import probe_nvdec
 from runtime import logs
 from runtime.cluster import broker_configuration
+from runtime.kafka import check_access
 from runtime.settings import LogSettings, Settings
 from schemas.containers import ENCODERS
 from schemas.errors import BrokerError
@@ -107,6 +108,7 @@ def _broker(settings: Settings) -> Iterator[Finding]:
         yield Finding("broker", True, "none is running; `swap` and `up` start the embedded one")
         return
     try:
+        check_access(settings.with_bootstrap(bootstrap).kafka)
         values = broker_configuration(settings.with_bootstrap(bootstrap))
     except BrokerError as error:
         yield Finding("broker", False, str(error), needed=True)

@@ -15,6 +15,7 @@ from control.cli.submit import reach
 from control.failures import line
 from runtime import logs
 from runtime.jobs import JobBoard
+from runtime.redact import cleaned
 from runtime.settings import LogSettings
 from schemas.errors import UsageError
 from schemas.job import JobRecord, JobState
@@ -42,7 +43,7 @@ def command(job: str | None, bootstrap: str | None, data: Path | None, failed: b
         records = sorted(ended, key=lambda r: r.ended_ns)
     if as_json:
         for record in records:
-            click.echo(json.dumps(line(record) if failed else record.model_dump(mode="json")))
+            click.echo(cleaned(json.dumps(line(record) if failed else record.model_dump(mode="json"))))
     else:
         console = Console()
         if not console.is_terminal:
@@ -58,7 +59,7 @@ def _failures(records: list[JobRecord]) -> Table:
     for record in records:
         said = line(record)
         cells = (said[k] for k in ("job", "time", "role", "exit_code", "reason", "input", "output"))
-        table.add_row(*(str(cell or "") for cell in cells))
+        table.add_row(*(cleaned(str(cell or "")) for cell in cells))
     return table
 
 

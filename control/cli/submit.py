@@ -10,6 +10,7 @@ import click
 from control import admission, local
 from control.cli.options import bootstrap_options, job_options, load_settings, make_job
 from runtime import logs
+from runtime.kafka import check_access
 from runtime.settings import LogSettings, Settings
 from runtime.store import Store
 from schemas.errors import UsageError
@@ -36,6 +37,7 @@ def reach(bootstrap: str | None, data: Path | None) -> Settings:
     """Settings for the cluster that is named, or that `facestream up` runs here."""
     settings = load_settings(bootstrap, **({"data": data} if data else {}))
     if settings.kafka.bootstrap:
+        check_access(settings.kafka)
         return settings
     running = local.running_bootstrap(settings.data)
     if running is None:

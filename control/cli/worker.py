@@ -13,6 +13,7 @@ from runtime import logs
 from runtime.cluster import await_topics
 from runtime.health import Health
 from runtime.heartbeat import Heartbeat
+from runtime.kafka import check_access
 from runtime.service import Service, run
 from runtime.settings import Settings, load
 from schemas.events import Role
@@ -30,6 +31,7 @@ def command(role: str, bootstrap: str | None, until_eof: bool) -> int:
     logs.configure(settings.log)
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="eof", daemon=True).start()
+    check_access(settings.kafka)
     health = Health(settings.http.stalled_seconds)
     if role != Role.CONTROL:
         await_topics(settings)

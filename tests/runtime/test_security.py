@@ -98,19 +98,16 @@ def test_unknown_authority_is_said_at_once(secure: SecureBroker, tmp_path: Path)
 
 
 def test_client_without_a_certificate_is_refused(secure: SecureBroker) -> None:
-    settings = load({"kafka": secure.kafka("MTLS", tls_cert=None, tls_key=None, request_seconds=4)})
-    assert "reaching" in refused(settings)
+    settings = load({"kafka": secure.kafka("MTLS", tls_cert=None, tls_key=None, request_seconds=3)})
+    assert "ssl" in refused(settings).lower()
 
 
-@pytest.mark.parametrize(
-    ("listener", "security", "hint"),
-    [("TLS", "plaintext", "SSL"), ("SASL", "plaintext", "SASL")],
-)
-def test_wrong_protocol_is_hinted_at(secure: SecureBroker, listener: str, security: str, hint: str) -> None:
-    settings = load({"kafka": secure.kafka(listener, "x", security=security, request_seconds=4)})
-    assert hint in refused(settings)
+@pytest.mark.parametrize("listener", ["TLS", "SASL"])
+def test_wrong_protocol_is_hinted_at(secure: SecureBroker, listener: str) -> None:
+    settings = load({"kafka": secure.kafka(listener, "x", security="plaintext", request_seconds=3)})
+    assert "kafka.security is plaintext" in refused(settings)
 
 
 def test_tls_to_an_open_port_is_refused(secure: SecureBroker) -> None:
-    values = secure.kafka("TLS", request_seconds=4) | {"bootstrap": secure.plain.kafka.bootstrap}
+    values = secure.kafka("TLS", request_seconds=3) | {"bootstrap": secure.plain.kafka.bootstrap}
     assert "SSL" in refused(load({"kafka": values}))
