@@ -54,7 +54,6 @@ def _control(settings: Settings) -> Iterator[Grant]:
     yield Grant("topic", settings.topic_prefix, ("Create",), prefixed=True)
     for name in (topics.jobs, topics.events, topics.segments, topics.checkpoints):
         yield Grant("topic", name, ("Read", "Write"))
-    yield Grant("topic", topics.dead, ("Read",))
     for name in (topics.orders_ingest, topics.orders_finish):
         yield Grant("topic", name, ("Write",))
     for lane in Lane:  # the marks of a replay, and that a stream is given up

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from runtime.redact import cleaned
 from schemas.errors import FacestreamError
 
 INTERRUPTED = 130
@@ -68,7 +69,7 @@ def _run(args: list[str] | None) -> int:
         click.echo("facestream: interrupted", err=True)
         return INTERRUPTED
     except FacestreamError as error:
-        click.echo(f"facestream: {error}", err=True)
+        click.echo(cleaned(f"facestream: {error}"), err=True)
         return error.exit_code
     except BrokenPipeError:
         return 0  # somebody closed our output, as `head` does

@@ -16,11 +16,13 @@ from runtime.kafka import (
     share_consumer,
     transactional_producer,
 )
+from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.settings import Settings
 from schemas.errors import AssignmentError, BrokerError
 from schemas.topics import Topic
 from tests.support.broker import read_all
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.broker
 
@@ -211,3 +213,31 @@ def test_delivery_is_reported_with_partition_and_offset(kafka: Settings, topic: 
                 topic, b"x", partition=1, on_delivery=lambda m: seen.append((m.partition(), m.offset()))
             )
     assert seen == [(1, 0), (1, 1)]
+
+
+def test_lag_queues_and_round_trips_are_measured(kafka: Settings, topic: str) -> None:
+    often = kafka.kafka.model_copy(update={"statistics_seconds": 0.2})
+    outbox = Outbox(producer(often, "sender"))
+    for _ in range(3):
+        outbox.send(topic, b"x", partition=0)
+    outbox.flush()
+    client = consumer(often, kafka.topic_prefix + "g", "taker")
+    client.subscribe([topic])
+    first, *_ = take(client, 3)
+    client.commit(offsets=[TopicPartition(topic, 0, (first.offset() or 0) + 1)], asynchronous=False)
+
+    def measured(name: str, **labels: str) -> float | None:
+        client.poll(0.05)
+        outbox.poll(0.05)
+        return REGISTRY.get_sample_value(f"facestream_kafka_{name}", labels)
+
+    place = {"role": "taker", "topic": topic, "partition": "0"}
+    eventually("the lag", lambda: measured("consumer_lag", **place) == 2)
+    eventually("round trips", lambda: (measured("round_trip_seconds", role="sender") or 0) > 0)
+    eventually("the producer's queue", lambda: measured("unsent_records", role="sender") == 0)
+    client.commit(offsets=[TopicPartition(topic, 0, (first.offset() or 0) + 3)], asynchronous=False)
+    eventually("no lag", lambda: measured("consumer_lag", **place) == 0)
+    client.unsubscribe()
+    eventually("no series of what was given away", lambda: measured("consumer_lag", **place) is None)
+    client.close()
+    outbox.close()

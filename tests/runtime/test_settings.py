@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime import security
 from runtime.settings import MIB, Settings, environment, load
 from schemas.errors import SettingsError
 
@@ -124,3 +125,51 @@ def test_other_cluster_changes_nothing_else() -> None:
     assert moved.kafka.bootstrap == "kafka:9092"
     assert moved.with_bootstrap("") == settings
     assert isinstance(moved, Settings)
+
+
+def test_child_process_gets_secrets_and_not_their_stars(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kafka = {"security": "sasl_tls", "user": "u", "password": "hush-hush", "tls_ca": tmp_path / "ca.pem"}
+    settings = load({"kafka": kafka, "broker": {"properties": {"a.b": True}}})
+    assert "hush-hush" not in repr(settings)
+    for name, value in environment(settings, {}).items():
+        monkeypatch.setenv(name, value)
+    again = load()
+    assert again == settings
+    assert again.kafka.password is not None
+    assert again.kafka.password.get_secret_value() == "hush-hush"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"security": "sasl_tls"}, "user is needed"),
+        ({"password": "a", "password_file": "b"}, "exclude each other"),
+        ({"tls_cert": "a.pem"}, "belong together"),
+        ({"security": "ssl"}, r"kafka\.security"),
+    ],
+)
+def test_security_that_cannot_be_is_refused(values: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        load({"kafka": values})
+
+
+def test_security_becomes_librdkafkas_settings(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("hush-hush\n")
+    values = {"security": "sasl_plaintext", "user": "u", "password_file": secret}
+    assert security.client(load({"kafka": values}).kafka) == {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": "hush-hush",
+    }
+    oauth = values | {"sasl_mechanism": "OAUTHBEARER", "oauth_url": "https://id/token"}
+    config = security.client(load({"kafka": oauth}).kafka)
+    assert config["sasl.oauthbearer.method"] == "oidc"
+    assert config["sasl.oauthbearer.client.secret"] == "hush-hush"
+    with pytest.raises(SettingsError, match=r"password_file: .*missing"):
+        security.client(load({"kafka": values | {"password_file": tmp_path / "missing"}}).kafka)
+    with pytest.raises(SettingsError, match=r"kafka: ca: .*missing"):
+        security.client(load({"kafka": {"security": "tls", "tls_ca": tmp_path / "missing"}}).kafka)
