@@ -24,6 +24,7 @@ from runtime.cluster import configure_group
 from runtime.jobs import JobBoard
 from runtime.kafka import consumer, producer, translated
 from runtime.outbox import Outbox
+from runtime.redact import cleaned
 from runtime.settings import Settings
 from runtime.sides import SidesReader
 from runtime.store import Store
@@ -222,7 +223,7 @@ class FinishService:
                 _log.info("finished", job=order.job, output=event.output, frames=event.frames)
                 return event
             break
-        return Failed(job=order.job, role=Role.ASSEMBLER, reason=reason, exit_code=code)
+        return Failed(job=order.job, role=Role.ASSEMBLER, reason=cleaned(reason), exit_code=code)
 
     def _wanted(self, order: FinishOrder) -> bool:
         """The last word on a job that is being cancelled. Once this said yes it always does: the result may

@@ -25,8 +25,8 @@ from runtime.kafka import producer, transactional_producer
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.ranges import RangeReader
-from runtime.scratch import open_scratch
 from runtime.redact import cleaned
+from runtime.scratch import open_scratch
 from runtime.settings import Settings
 from runtime.store import Store
 from runtime.tables import read_table
