@@ -23,7 +23,7 @@ from av.video.stream import VideoStream
 from schemas.containers import CONTAINERS, ENCODER_TABLE, is_picture, refusal, stored_as
 from schemas.errors import EncoderError, UsageError
 from schemas.frames import VideoFormat
-from schemas.job import EncodeSpec
+from schemas.job import AUTO, EncodeSpec
 
 os.environ.setdefault("SVT_LOG", "1")  # else SVT-AV1 writes its settings to standard error; 1: errors only
 
@@ -82,7 +82,8 @@ class EncoderChoice:
 
 def validate(spec: EncodeSpec, container: str) -> None:
     """Check a spec before any work starts. Raises UsageError naming what is possible."""
-    entry, name = ENCODER_TABLE.get(spec.encoder), spec.encoder
+    name = CONTAINERS[container].encoders[0] if spec.encoder == AUTO else spec.encoder
+    entry = ENCODER_TABLE.get(name)
     if entry is None:
         raise UsageError(f"encoder {name!r} is none of {', '.join(ENCODER_TABLE)}")
     if container in CONTAINERS and name not in CONTAINERS[container].encoders:

@@ -130,12 +130,11 @@ class SegmentTask:
 
     def _make(self, spec: JobSpec) -> Checkpoint:
         start = self.start
+        encode = spec.encode.by(start.encoder)
         target = Target(
             spec.container, cap_of(spec.encode, start.bitrate), Fraction(spec.plan.segment_seconds)
         )
-        with SegmentEncoder(
-            self._path, start.format, start.time_base, start.rate, spec.encode, target
-        ) as encoder:
+        with SegmentEncoder(self._path, start.format, start.time_base, start.rate, encode, target) as encoder:
             last_end = start.end
             while not isinstance(item := self._next(), StreamEnd):
                 last_end = self._encode(encoder, item)

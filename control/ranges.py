@@ -34,6 +34,7 @@ def stream_of(plan: Plan, spec: JobSpec, segment: int, epoch: int) -> list[Recor
         format=plan.format,
         rate=plan.rate,
         bitrate=plan.bitrate,
+        encoder=plan.encoder,
     )
     end = StreamEnd(**who, count=ref.count, context=ref.context, end=plan.pts[last] + plan.duration[last])
     missing = of.frames - (ref.count - ref.context)

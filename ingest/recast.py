@@ -25,9 +25,9 @@ from av.video.reformatter import ColorRange, Interpolation
 from ingest.tonemap import ToneMap, is_hdr
 from runtime.alpha import copy_alpha
 from runtime.payload import frame_planes
-from schemas.containers import alpha_format
+from schemas.containers import CONTAINERS, ENCODER_TABLE, alpha_format, refusal
 from schemas.frames import Rational, VideoFormat
-from schemas.job import JobSpec, PlanSpec
+from schemas.job import AUTO, JobSpec, PlanSpec
 from schemas.pixels import PixelFormat, holding, pixel_format
 
 SMOOTH = Interpolation.LANCZOS | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
@@ -42,6 +42,24 @@ def formats(video: VideoFormat, spec: JobSpec, mirrored: bool = False) -> tuple[
     target = target_format(given, spec.plan, mirrored)
     name = alpha_format(spec, target.pixel_format)
     return given, target if name == target.pixel_format else target.model_copy(update={"pixel_format": name})
+
+
+def with_encoder(spec: JobSpec, video: VideoFormat, mirrored: bool = False) -> JobSpec:
+    """The spec with an encoder. Where that is left open: the container's first on the CPU that holds such
+    frames, alpha and all; else the first that holds them without; else its first, to be refused by name."""
+    if spec.encode.encoder != AUTO:
+        return spec
+    able = [name for name in CONTAINERS[spec.container].encoders if not name.endswith("_nvenc")]
+    if spec.encode.bitrate or spec.encode.like_source:
+        able = [name for name in able if ENCODER_TABLE[name].capped] or able
+    specs = [spec.model_copy(update={"encode": spec.encode.by(name)}) for name in able]
+    fitting: list[tuple[JobSpec, bool]] = []
+    for one in specs:
+        _, travels = formats(video, one, mirrored)
+        if not refusal(one.encode.encoder, travels, spec.container):
+            fitting.append((one, travels.pixels.alpha == video.pixels.alpha))
+    whole = [one for one, keeps in fitting if keeps]
+    return (whole or [one for one, _ in fitting] or specs)[0]
 
 
 def coarsened(given: VideoFormat, travels: VideoFormat, frames: int) -> dict[str, int]:

@@ -218,6 +218,7 @@ class StreamSender:
             format=plan.format,
             rate=plan.rate,
             bitrate=plan.bitrate,
+            encoder=plan.encoder,
         )
         self._both(start, stream, partition, delivered)
 

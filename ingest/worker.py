@@ -17,7 +17,7 @@ from ingest.decode import InputDecoder
 from ingest.open import open_input
 from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
-from ingest.recast import coarsened, formats
+from ingest.recast import coarsened, formats, with_encoder
 from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
 from ingest.scenes import windows
@@ -128,6 +128,8 @@ class Worker:
                 f"the frames of job {spec.replay} lie turned by {plan.format.rotation} degrees, and "
                 f".{spec.container} cannot say so: use {fit}"
             )
+        spec = with_encoder(spec, plan.format)
+        plan = plan.model_copy(update={"encoder": spec.encode.encoder})
         check_picture(spec, plan.format, len(plan.pts))
         if plan.warnings.get(DECODED_AGAIN):
             self._check_input(spec, plan)
@@ -225,6 +227,7 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
     """The plan of a scanned input; `sides` names the object with its other tracks, `most` is the limit of
     frames. Raises InputError where trimming leaves none, or the result cannot hold such a picture."""
     picks = pick(found.timeline, found.time_base, spec.plan, most)
+    spec = with_encoder(spec, found.format, found.mirrored)
     given, video = formats(found.format, spec, found.mirrored)
     source = None
     if picks is not None or video != given or found.mirrored:
@@ -251,6 +254,7 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
         origin=(origin.numerator, origin.denominator),
         span=picks.span if picks else (None, None),
         source=source,
+        encoder=spec.encode.encoder,
         seekable=found.seekable,
         pts=timeline.pts,
         duration=timeline.duration,

@@ -162,6 +162,8 @@ class StreamStart(Record):
     """Nominal frame rate, a hint for the encoder's rate control; never used for time. 0 if unknown."""
     bitrate: int = 0
     """Average bits a second of the picture in the input, for jobs that ask for the like; 0 if unknown."""
+    encoder: str = ""
+    """Encoder chosen for the job, where its spec leaves that open."""
 
 
 @register

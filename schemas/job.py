@@ -24,12 +24,16 @@ class Lane(StrEnum):
     BATCH = "batch"
 
 
+AUTO = "auto"
+
+
 class EncodeSpec(Model):
     """How the picture is encoded. Part of the job, never of the machine: the same spec gives the same
     bytes (with CPU encoders of one version on one class of CPU)."""
 
     encoder: str = "libx264"
-    """One of `schemas.containers.ENCODERS`."""
+    """One of `schemas.containers.ENCODERS`; `auto`: the first of the container that holds the input's pixels,
+    chosen when it is planned."""
     quality: Annotated[int, Field(ge=0, le=63)] = 18
     """Constant rate factor of x264, x265, AV1 and VP9, constant QP of NVENC; 0 with libx264 is lossless. Not
     for ffv1."""
@@ -44,6 +48,10 @@ class EncodeSpec(Model):
     """x264 without instructions whose rounding differs between CPU classes."""
     options: dict[str, str] = {}
     """More options of the encoder, as FFmpeg names them; they win."""
+
+    def by(self, encoder: str) -> EncodeSpec:
+        """With the encoder that was chosen, where the choice was left open."""
+        return self.model_copy(update={"encoder": encoder}) if self.encoder == AUTO else self
 
 
 class SwapSpec(Model):
@@ -120,7 +128,7 @@ class JobSpec(Record):
             raise ValueError(
                 f"output {self.output!r} ends in none of {', '.join('.' + c for c in CONTAINERS)}"
             )
-        if self.encode.encoder not in container.encoders:
+        if self.encode.encoder not in (*container.encoders, AUTO):
             homes = [f".{name}" for name, c in CONTAINERS.items() if self.encode.encoder in c.encoders]
             also = f"; {self.encode.encoder} goes into {', '.join(homes)}" if homes else ""
             raise ValueError(

@@ -85,6 +85,8 @@ class Plan(Record):
     before the first and after the last picture stays."""
     source: Source | None = None
     """What ingest decodes, where it is not what travels."""
+    encoder: str = ""
+    """Encoder chosen for the job, where its spec leaves that open."""
     seekable: bool
     """Whether the decoder can start in the middle; else the input is one order."""
     pts: list[int]

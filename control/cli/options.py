@@ -15,7 +15,7 @@ from runtime.settings import Settings, load
 from schemas.containers import CONTAINERS, ENCODERS, suffix_of
 from schemas.errors import UsageError
 from schemas.frames import PayloadCodec
-from schemas.job import JobSpec
+from schemas.job import AUTO, JobSpec
 from schemas.swaps import FailurePolicy
 from swapper.engines.base import Engine
 from swapper.engines.registry import ENGINES
@@ -40,7 +40,8 @@ def job_options(function: F) -> F:
                          show_default=True, help="What makes the patches."),
             click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=VALUE",
                          help="An option of the engine."),
-            click.option("--encoder", type=click.Choice(ENCODERS), help="Default: by the output's suffix."),
+            click.option("--encoder", type=click.Choice(ENCODERS),
+                         help="Default: the container's first that holds the input's pixels."),
             click.option("--quality", type=click.IntRange(0, 63), default=18, show_default=True,
                          help="Constant rate factor; lower is better, 0 is lossless with libx264."),
             click.option("--preset", default="medium", show_default=True, help="Preset of the encoder."),
@@ -111,19 +112,13 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "options": engine_options(options["engine_options"]),
             "on_failure": options["on_failure"],
         },
-        encode={"encoder": options["encoder"] or default_encoder(options["output"])}
+        encode={"encoder": options["encoder"] or AUTO}
         | {"bitrate": options["bitrate"] or 0}
         | {key: options[key] for key in ("quality", "like_source", "preset", "threads")},
         audio=options["audio"],
     )
     validate(spec.encode, spec.container)
     return spec
-
-
-def default_encoder(output: Path) -> str:
-    """The first encoder of the output's container; libx264 for an unknown suffix, which is refused later."""
-    container = CONTAINERS.get(suffix_of(output.name))
-    return container.encoders[0] if container else "libx264"
 
 
 def engine_options(pairs: tuple[str, ...]) -> dict[str, int | float | str]:

@@ -10,7 +10,7 @@ import click
 
 from assembler.encoders import validate
 from control import admission, local
-from control.cli.options import bootstrap_options, default_encoder, engine_options, load_settings
+from control.cli.options import bootstrap_options, engine_options, load_settings
 from control.cli.progress import Display
 from control.cli.swap import follow, give_up_left_over
 from control.cli.values import BitRate, Time
@@ -19,7 +19,7 @@ from runtime import logs
 from runtime.settings import LogSettings, Settings
 from runtime.store import Store
 from schemas.containers import ENCODERS
-from schemas.job import JobSpec
+from schemas.job import AUTO, JobSpec
 from schemas.swaps import FailurePolicy
 from swapper.engines.base import Engine
 from swapper.engines.registry import ENGINES
@@ -56,7 +56,7 @@ _PREFIX = "replay"
 @click.option("--to", "trim_end", type=Time(), help="End there.")
 @click.option("--engine", type=click.Choice(sorted(ENGINES)), help="Default: the job's.")
 @click.option("--engine-option", "engine_options", multiple=True, metavar="NAME=VALUE")
-@click.option("--encoder", type=click.Choice(ENCODERS), help="Default: by the output's suffix.")
+@click.option("--encoder", type=click.Choice(ENCODERS), help="Default: by the output and its pixels.")
 @click.option("--quality", type=click.IntRange(0, 63), help="Default: the job's.")
 @click.option("--preset", help="Default: the job's.")
 @click.option("--bitrate", type=BitRate(), metavar="BITS", help="Default: the job's.")
@@ -109,7 +109,7 @@ def replay_spec(settings: Settings, job: str, options: Mapping[str, Any]) -> Job
     admission.check_output(options["output"], Path(old.input))
     engine = admission.open_for(settings, options["engine"] or old.swap.engine)
     swap = _swap(settings, old, engine, options)
-    encoder = options["encoder"] or default_encoder(options["output"])
+    encoder = options["encoder"] or AUTO
     chosen = {key: options[key] for key in ("quality", "preset", "bitrate") if options[key] is not None}
     share = settings.swapper.group == "share"
     cut = {key: options[key] for key in ("trim_start", "trim_end")}

@@ -44,6 +44,7 @@ def run_through(source: Path, output: Path, folder: Path, **fields: Any) -> Thro
     with (folder / "sides").open("wb") as file:
         found = scan(str(source), file)
     plan = build_plan(found, spec, "sides" if found.sides.tracks else "")
+    spec = spec.model_copy(update={"encode": spec.encode.by(plan.encoder)})
     warnings = Counter(plan.warnings)
     parts = []
     with InputDecoder(str(source), plan) as decoder:
