@@ -19,13 +19,16 @@ from schemas.events import Role
 
 _log = structlog.get_logger("supervisor")
 _MAX_DEATHS = 3
+_MAX_KILLED = 12
+"""Of a swapper that signals ended: a batch that takes its process down costs four (docs/dead-letters.md)."""
 _DEATH_WINDOW_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
 """How long children may take beyond their own drain time before they are killed."""
 
 
 class ServiceDiedError(FacestreamError):
-    """Raised when a service keeps dying: _MAX_DEATHS times within a minute. Its log says why."""
+    """Raised when a service keeps dying: _MAX_DEATHS times within a minute, or a
+    swapper that signals ended _MAX_KILLED times. Its log says why."""
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Supervisor:
             child.deaths = [t for t in child.deaths if now - t < _DEATH_WINDOW_SECONDS] + [now]
             last = last_line(child.log)
             _log.warning("service_died", service=child.name, code=code, last=last)
-            if len(child.deaths) >= _MAX_DEATHS:
+            if len(child.deaths) >= _most(child.role, code):
                 raise ServiceDiedError(f"{child.name} keeps dying (exit code {code}): {last}")
             _let_go(child.process)
             child.process = self._launch(child.role, child.log)
@@ -106,6 +109,10 @@ class Supervisor:
                 env=environment(self._settings, os.environ),
                 start_new_session=True,
             )
+
+
+def _most(role: Role, code: int) -> int:
+    return _MAX_KILLED if role is Role.SWAPPER and code < 0 else _MAX_DEATHS
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:

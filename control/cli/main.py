@@ -27,6 +27,7 @@ _COMMANDS = {
     "resume": "control.cli.change:resume",
     "replay": "control.cli.replay",
     "topics": "control.cli.topics",
+    "dead": "control.cli.dead",
     "worker": "control.cli.worker",
     "models": "control.cli.models",
     "acls": "control.cli.acls",

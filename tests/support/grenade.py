@@ -32,7 +32,7 @@ SECRETS = "store said: https://me:hunter2@host/x?X-Amz-Signature=abcdef password
 
 class Grenade(Engine):
     """Options: `hold`: newest frames that are held back; `ms`: time for each call; `at`: frame of the input
-    that goes off, `how`; `trace`: file that gets a line with the frames of each call."""
+    that goes off, `how`, until a file `unless` exists; `trace`: file that gets a line with the frames of each call."""
 
     name = "grenade"
     stateful = True
@@ -64,7 +64,7 @@ class Grenade(Engine):
         time.sleep(options.get("ms", 0) / 1e3)
         for frame in frames:
             _go_off(int(frame.planes[0][0, 0]))
-            if frame.ordinal == options.get("at"):
+            if frame.ordinal == options.get("at") and not Path(options.get("unless", "none")).exists():
                 _go_off(options["how"])
         held.extend(frames)
         keep = 0 if last else options.get("hold", 0)
