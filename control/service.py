@@ -102,11 +102,9 @@ class ControlService:
     def step(self, timeout: float) -> None:
         """One turn: read, decide, write."""
         messages = self._consumer.consume(_TURN_RECORDS, timeout)
-        if self._rebuild:
-            self._restore()
+        writes = self._restore() if self._rebuild else []
         if not self._active:
             return
-        writes: list[Write] = []
         for message in messages:
             if (error := message.error()) is not None:
                 _log.warning("consumer_error", error=error.str())
@@ -115,7 +113,7 @@ class ControlService:
         self._scheduler.limits = self._limits()
         writes += self._scheduler.release()
         writes += self._absences() + self._sweep()
-        if writes or messages:
+        if writes or messages:  # in one, after a take-over too: it commits what came beside it as read
             self._commit(writes)
         self._measure()
 
@@ -275,8 +273,8 @@ class ControlService:
             self._active = False
             self._outbox.close()
 
-    def _restore(self) -> None:
-        """Fence the one before, then rebuild from the topics."""
+    def _restore(self) -> list[Write]:
+        """Fence the one before, then rebuild from the topics. Returns what is to be written of it."""
         self._rebuild = False
         if self._active:
             self._outbox.close()
@@ -295,11 +293,11 @@ class ControlService:
         for event in lost:
             writes += self._scheduler.failed(event)
         self._active = True
-        self._commit(writes)
         self._presence = Presence(self._clock)
         self._next_sweep = 0.0
         self._failures.add(self._scheduler.ended.values())
         _log.info("in_charge", jobs=len(jobs), running=len(self._scheduler.jobs))
+        return writes
 
     def _plans(self, jobs: list[JobRecord]) -> tuple[dict[str, Plan], list[Failed]]:
         """Plans of the jobs that run, and a failure for each whose plan is gone."""
