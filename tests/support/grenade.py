@@ -61,7 +61,7 @@ class Grenade(Engine):
         if trace := options.get("trace"):
             with Path(trace).open("a") as file:
                 file.write(f"{os.getpid()} {[f.info.seq for f in frames]}\n")
-        time.sleep(options.get("ms", 0) / 1e3)
+        time.sleep(options.get("ms", 0) / 1e3 if frames else 0)
         for frame in frames:
             _go_off(int(frame.planes[0][0, 0]))
             if frame.ordinal == options.get("at") and not Path(options.get("unless", "none")).exists():
