@@ -178,6 +178,7 @@ def reader(
         "auto.offset.reset": "error",
         "isolation.level": isolation,
         "enable.partition.eof": True,
+        "fetch.queue.backoff.ms": 5,  # one record of frames fills the queue below
         "queued.max.messages.kbytes": 1024,
         "max.partition.fetch.bytes": 1 << 20,
     }
