@@ -112,7 +112,7 @@ def _user(settings: Settings) -> Iterator[Grant]:
     topics = settings.topic_set
     yield Grant("topic", topics.jobs, ("Read", "Write"))
     yield Grant("topic", topics.events, ("Read", "Write"))  # progress; cancel, pause, resume
-    yield Grant("topic", topics.dead, ("Read",))
+    yield Grant("topic", topics.dead, ("Read", "Write"))  # dead drop
     yield Grant("topic", settings.topic_prefix, ("DescribeConfigs",), prefixed=True)  # until when to replay
     yield Grant("cluster", "kafka-cluster", ("DescribeConfigs",))  # doctor
 

@@ -32,7 +32,7 @@ SECRETS = "store said: https://me:hunter2@host/x?X-Amz-Signature=abcdef password
 
 class Grenade(Engine):
     """Options: `hold`: newest frames that are held back; `ms`: time for each call; `at`: frame of the input
-    that goes off, `how`, until a file `unless` exists; `trace`: file that gets a line with the frames of each call."""
+    that goes off, `how`, until a file `unless` exists; `trace`: file that gets a line for each call."""
 
     name = "grenade"
     stateful = True

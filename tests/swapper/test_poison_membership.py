@@ -1,4 +1,4 @@
-"""Slow, stopped and restarted workers of an ordinary group: nothing is lost, nobody is thrown out for good."""
+"""Slow, stopped and restarted workers of an ordinary group: nothing is lost, and nobody stays out."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def test_a_worker_that_wakes_after_its_partition_moved_does_no_harm(kafka: Setti
         found = wait_for(kafka, topic, lambda f: {("j/1", 0), ("j/1", BATCH)} <= set(answers(f)))
         eventually("moved on", lambda: committed(kafka, 0).offset == 12)
     assert max(answers(found).values()) > 1, "it sent what it held"
+    assert "Unknown member" in workers.log.read_text(), "its commit was refused"
     assert same(found)
     assert set(answers(found)) == want | {("j/1", 0), ("j/1", BATCH)}
 

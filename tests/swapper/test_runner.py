@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from schemas.errors import ModelError
 from schemas.frames import FrameBatch, VideoFormat
-from schemas.swaps import FailurePolicy, SwapFlag
-from swapper.engines.base import Engine, Frame, FrameSwap, SourceFace, Work
+from schemas.record import decode
+from schemas.swaps import FailurePolicy, SwapBatch, SwapFlag
+from swapper.engines.base import Engine, Frame, FrameSwap, PatchPixels, SourceFace, Work
+from swapper.results import answer, dead_record
 from swapper.runner import ATTEMPTS, Batch, Done, Recipe, Runner
 
 pytestmark = pytest.mark.unit
@@ -149,3 +151,48 @@ def test_a_batch_run_alone_needs_no_stream() -> None:
     done = runner_of(Delaying(hold=9)).run_alone(batch("j/0", 7, 3))
     assert [s.seq for s in done.swaps] == [7, 8, 9]
     assert Fraction(*done.batch.record.time_base) == Fraction(1, 30)
+
+
+class Forgetful(Delaying):
+    """Keeps the last frame of a stream for itself."""
+
+    def _one(self, work: Work) -> list[FrameSwap]:
+        swaps = super()._one(work)
+        return swaps[:-1] if work.last else swaps
+
+
+def test_frames_that_an_engine_never_decides_fail() -> None:
+    runner = runner_of(Forgetful(hold=1))
+    results = runner.run([batch("j/0", 0, 2), batch("j/0", 2, 2)])
+    results += runner.run([], ends=[("j/0", 1)])
+    assert [(d.batch.record.seq, bool(d.failure)) for d in results] == [(0, False), (2, True)]
+    assert "decided 1 of 2 frames" in results[1].failure
+
+
+def test_a_batch_that_is_refused_fails_by_the_policy_of_its_job() -> None:
+    engine = Delaying()
+    done = runner_of(engine).refuse(batch("j/0", 0, 2), "it kills")
+    assert (done.failure, done.policy, engine.calls) == ("it kills", FailurePolicy.FREEZE, 0)
+    unknown = runner_of(engine).refuse(batch("unknown/0", 0, 2), "it kills")
+    assert (unknown.failure, unknown.policy) == ("it kills; ModelError: no such face", FailurePolicy.FAIL)
+
+
+def test_patches_that_make_no_record_are_a_failure_too() -> None:
+    plane = np.zeros((2, 2), np.uint8)
+    swaps = [FrameSwap(0, (PatchPixels(-2, 0, 2, 2, (plane,)),))]
+    done = Done(batch("j/0", 0, 1), "broken", swaps=swaps, policy=FailurePolicy.BLUR)
+    value, said = answer(done)
+    record = decode(bytes(value)).record
+    assert isinstance(record, SwapBatch)
+    assert record.failed is not None
+    assert record.failed.policy is FailurePolicy.BLUR
+    assert "ValidationError" in said.failure
+    assert said.stack
+
+
+def test_reasons_and_stacks_leave_without_secrets_and_bounded() -> None:
+    long = Done(batch("j/0", 0, 1), "e", failure="password=hunter2 " + "x" * 5000, stack="y" * 50_000)
+    dead = dead_record(long, "frames")
+    assert "hunter2" not in dead.reason
+    assert len(dead.reason) == 1000
+    assert len(dead.stack) == 16_000
