@@ -33,6 +33,12 @@ def control(settings: Settings) -> Iterator[ControlService]:
         service.close()
 
 
+def turns(service: ControlService) -> None:
+    """It joins and reads in one turn."""
+    for _ in range(10):
+        service.step(4.0)
+
+
 def test_nothing_is_lost_that_was_read_while_taking_over(kafka: Settings, tmp_path: Path) -> None:
     feed = Feed(kafka)
     feed.job(JobSpec(job="j", input=str(tmp_path / "in.mp4"), output=str(tmp_path / "out.mp4")))
@@ -47,8 +53,7 @@ def test_nothing_is_lost_that_was_read_while_taking_over(kafka: Settings, tmp_pa
 
         first._commit = dying  # type: ignore[method-assign]
         with pytest.raises(Died):
-            for _ in range(10):  # it joins and reads in one turn
-                first.step(4.0)
+            turns(first)
     with control(kafka) as second:
 
         def told() -> bool:
