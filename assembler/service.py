@@ -446,6 +446,10 @@ class AssemblerService:
         if waiting is None or waiting.seq != state.next_seq:
             self._waiting[state.key] = _Waiting(state.next_seq, now)
             return
+        if now - waiting.since > NAMED_SECONDS and self._board.ended(state.job, state.key.epoch):
+            _log.info("stream_of_ended_job", stream=state.key.stream, epoch=state.key.epoch)
+            self._close(state.key)  # decoded once more after its end: nothing more comes of it
+            return
         waited = now - (waiting.since if state.overtaken else max(waiting.since, self._last_swaps))
         if waited > NAMED_SECONDS and not waiting.named:
             waiting.named = True

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+from assembler.service import AssemblerService
 from runtime.kafka import admin
 from runtime.settings import Settings
 from schemas.events import STREAM_WAITS, Warned
-from schemas.job import JobSpec, Lane
+from schemas.job import JobRecord, JobSpec, JobState, Lane
 from schemas.segments import SegmentRecord, SegmentState
 from tests.support.feed import Feed, assembling, await_records, make_stream, records_on
 from tests.support.processes import eventually
@@ -107,3 +108,34 @@ def test_a_stream_whose_patches_do_not_come_is_told_again_and_again(
         log.swaps[:] = [missing]
         feed.write(log, 0)
         await_records(kafka, kafka.topic_set.checkpoints, "checkpoint", 1)
+
+
+def test_a_stream_of_a_job_that_ended_is_let_go_when_nothing_more_comes_of_it(
+    kafka: Settings, feed: Feed, tmp_path: Path
+) -> None:
+    """An ingest worker that did not know yet may decode an order once more, after control gave it up."""
+    ended = JobRecord(job="clip", spec=spec_of("clip", tmp_path), state=JobState.FAILED)
+    feed.send(kafka.topic_set.jobs, ended, "clip")
+    log = make_stream("clip", 0)
+    feed.write(log, 0, "f")
+    now = [1000.0]
+
+    def let_go(service: AssemblerService) -> bool:
+        now[0] += 20.0
+        return service.streams == (0, 0)
+
+    with assembling(kafka, "one", finish=False, clock=lambda: now[0]) as service:
+        eventually("the stream is there", lambda: service.streams == (1, 0) and service.held > 0)
+        eventually("it is let go", lambda: let_go(service))
+        group, frames = f"{kafka.topic_prefix}assembler.batch", kafka.topic_set.frames(Lane.BATCH)
+        client = admin(kafka.kafka)
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(frames, 0)])
+
+        def passed() -> bool:
+            now[0] += 20.0
+            (future,) = client.list_consumer_group_offsets([asked]).values()
+            (place,) = future.result(30).topic_partitions
+            return bool(place.offset == len(log.frames))
+
+        eventually("its offsets are committed", passed)
+    assert records_on(kafka, kafka.topic_set.checkpoints) == []
