@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +30,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     logs.configure(LogSettings(level="error", format="console"))
+    logging.disable(logging.CRITICAL)  # the client's words about a broker that is not there
     folder = options.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"work folder: {folder}", flush=True)

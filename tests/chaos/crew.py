@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from tests.chaos.block import ENVIRONMENT, Block
 from tests.support.processes import ROOT
 
 CREW = ((Role.CONTROL, 2), (Role.INGEST, 2), (Role.SWAPPER, 2), (Role.ASSEMBLER, 2))
+DISK_BYTES = 128 << 20
 AGAIN_SECONDS = 1.0
 """Pause before a service that ended by itself is started again."""
 
@@ -78,8 +77,6 @@ class Crew:
     folder: Path
     broken: str = ""
     members: list[Member] = field(default_factory=list)
-    full: bool = False
-    """Nobody can write to a file."""
 
     def start(self, counts: Sequence[tuple[Role, int]] = CREW) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -108,12 +105,6 @@ class Crew:
             pause = 0.0 if code == -signal.SIGKILL else AGAIN_SECONDS
             member.again = time.monotonic() + pause
         return deaths
-
-    def fill_disk(self, full: bool) -> None:
-        """Have each write to a file fail, or be possible again. It is the kernel that refuses: EFBIG."""
-        self.full = full
-        for member in self.members:
-            _limit_files(member.process, full)
 
     def stop(self) -> list[str]:
         """Ask all to drain; returns what did not end well."""
@@ -167,8 +158,6 @@ class Crew:
         )
         log = self.folder / f"{role}-{number}.log"
         threading.Thread(target=_keep, args=(process, log), daemon=True).start()
-        if self.full:
-            _limit_files(process, True)
         return process
 
 
@@ -187,10 +176,34 @@ def _close(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _limit_files(process: subprocess.Popen[bytes], full: bool) -> None:
-    hard = resource.RLIM_INFINITY
-    with contextlib.suppress(ProcessLookupError):
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
+class Disk:
+    """A small file system of its own for the work folder, which can be filled. Making one takes the rights
+    to mount; without them `there` is false and nothing is done."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "chaos", str(folder)]
+        try:
+            self.there = subprocess.run(command, capture_output=True).returncode == 0
+        except FileNotFoundError:
+            self.there = False
+        self.full = False
+
+    def fill(self, full: bool) -> None:
+        """Take all the room that is left, or give it back."""
+        self.full = full
+        ballast = self._folder / "ballast"
+        if not full:
+            ballast.unlink()
+            return
+        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+
+    def remove(self) -> None:
+        if self.there:
+            subprocess.run(["umount", "-l", str(self._folder)], check=True)
 
 
 class Broker:
@@ -240,7 +253,3 @@ class Broker:
             self._broker.start()
         except BaseException as error:  # told by `up`
             self._error = error
-
-
-def remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)

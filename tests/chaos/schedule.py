@@ -29,7 +29,7 @@ class Kind(StrEnum):
     BROKER_STOP = "broker-stop"
     """The broker does not answer for a while."""
     DISK = "disk"
-    """No service can write to a file for a while."""
+    """The disk of the work folder is full for a while."""
     CLOCK = "clock"
     """A service's wall clock jumps by hours."""
 
