@@ -14,12 +14,12 @@ _SHORTEST = 6
 """Known secrets below this length are not looked for: they would hide half of every text."""
 _known: set[str] = set()
 _CUT = " […] "
-_NAME = r"[\w.-]*(?:passw|secret|token|credential|(?:api|access|private)[_-]?key|signature|jaas)[\w.-]*"
+_NAME = r"(?:passw|secret|token|credential|(?:api|access|private)[_-]?key|signature|jaas)[\w.-]{0,80}"
 _QUOTED_OR_WORD = r"(?:b?'[^']*'|b?\"[^\"]*\"|[^\s,;&'\")\]}]+)"
 _HEADER = r"(authorization['\"]?\s*[:=]\s*['\"]?)[^'\"\n]+"
 _PATTERNS = (
     (re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?(?:-----END [^-]*-----|\Z)", re.S), HIDDEN),
-    (re.compile(r"(\w[\w+.-]*://)[^/\s:@]*:[^/\s@]*@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(://)[^/\s:@]{0,200}:[^/\s@]{0,200}@"), rf"\1{HIDDEN}@"),
     (re.compile(_HEADER, re.I), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._~-]{8,}=*", re.I), rf"\1 {HIDDEN}"),
     (re.compile(r"([?&]sig=)[^&\s'\"]+"), rf"\1{HIDDEN}"),
