@@ -309,7 +309,7 @@ class AssemblerService:
     def _feed_stream(self, state: StreamState) -> None:
         task = self._tasks.get(state.key)
         if task is None:
-            if state.start is None or not state.ready:
+            if state.start is None or not (state.ready or state.complete):  # complete: it has no frame at all
                 return
             task = self._tasks[state.key] = self._open(state)
         while not task.full and (pair := state.take()) is not None:

@@ -139,3 +139,18 @@ def test_a_stream_of_a_job_that_ended_is_let_go_when_nothing_more_comes_of_it(
 
         eventually("its offsets are committed", passed)
     assert records_on(kafka, kafka.topic_set.checkpoints) == []
+
+
+def test_a_stream_of_which_nothing_could_be_decoded_is_done_with(
+    kafka: Settings, feed: Feed, tmp_path: Path
+) -> None:
+    """It has a start and an end, and no frame: its job must not wait for ever."""
+    feed.job(spec_of("clip", tmp_path))
+    log = make_stream("clip", 0, epoch=1)
+    for side in (log.frames, log.swaps):
+        (start, _), (end, _) = side[0], side[-1]
+        side[:] = [(start, b""), (end.model_copy(update={"count": 0}), b"")]
+    feed.write(log, 0)
+    with assembling(kafka, "one", finish=False):
+        (made,) = await_records(kafka, kafka.topic_set.checkpoints, "checkpoint", 1)
+    assert (made.stream, made.pts) == ("clip/0", [])
