@@ -16,6 +16,7 @@ from av.subtitles.stream import SubtitleStream
 
 from assembler.clock import ResultClock
 from assembler.holds import CONTAINERS, AudioMode, Fate, fate_of
+from assembler.languages import language_in
 from assembler.sound import CopiedSound
 from assembler.subtitles import ConvertedSubtitles, Subtitles
 from assembler.transcode import ConvertedSound
@@ -135,7 +136,7 @@ class Tracks:
         tags = self._sides.metadata[track.stream]
         stream.metadata.update({k: v for k, v in tags.items() if k.split("-")[0] not in _STALE})
         if track.language:
-            stream.metadata["language"] = track.language
+            stream.metadata["language"] = language_in(self._container, track.language)
 
     def _attach(self) -> None:
         for attachment in self._sides.attachments:

@@ -208,6 +208,28 @@ def test_language_disposition_metadata_and_chapters_are_kept(tmp_path: Path) -> 
         assert chapters == [(0, "One"), (Fraction(6, 5), "Two")]
 
 
+@pytest.mark.parametrize("container", ["mp4", "mov", "mkv", "webm"])
+def test_languages_of_sound_and_subtitles_read_back_as_they_were(tmp_path: Path, container: str) -> None:
+    make_sound(tmp_path / "sound.mkv", "libopus")
+    tracks = store_sides(tmp_path / "sound.mkv", tmp_path / "sides")
+    base, pts = TIMES["25 frames a second"]
+    spec = EncodeSpec(encoder="libvpx-vp9") if container == "webm" else EncodeSpec(**FAST)
+    parts = encode_parts(tmp_path, VIDEO, base, pts[:5], [], spec, pts[5])
+    for code in ("nld", "deu", "ger", "eng", "zho"):
+        named = [track.model_copy(update={"language": code}) for track in tracks]
+        plan = plan_of(VIDEO, base, pts[:5], pts[5], tracks=named)
+        target = tmp_path / f"out.{container}"
+        with (tmp_path / "sides").open("rb") as file, SidesReader(file) as sides:
+            mux(target, container, plan, parts, sides)
+        with av.open(str(target)) as out:
+            assert same_language(out.streams.audio[0].language) == same_language(code)
+
+
+def same_language(code: str | None) -> str:
+    """ISO 639-2 has two codes for some languages; either names it."""
+    return {"ger": "deu", "dut": "nld", "chi": "zho"}.get(code or "", code or "")
+
+
 def test_a_track_that_the_container_cannot_hold_is_named_in_the_warnings(tmp_path: Path) -> None:
     subtitles = tmp_path / "in.srt"
     subtitles.write_text("1\n00:00:00,100 --> 00:00:00,900\nhello\n\n")
