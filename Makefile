@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test media fuzz check bench lock clean python ffmpeg
+.PHONY: help demo test media fuzz chaos check bench lock clean python ffmpeg
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -22,6 +22,12 @@ media: $(VENV)/.dev models ffmpeg  ## Every file of the case log through the who
 COUNT ?= 5000
 fuzz: $(VENV)/.dev ffmpeg  ## Damaged files through ingest; COUNT=5000
 	$(PY) -m tests.media.fuzz $(COUNT)
+
+KILLS ?= 60
+SEED ?= 1
+MINUTES ?= 60
+chaos: $(VENV)/.dev models  ## Kill everything, lose nothing; KILLS=60 SEED=1 MINUTES=60
+	$(PY) -m tests.chaos --kills $(KILLS) --seed $(SEED) --minutes $(MINUTES)
 
 check: $(VENV)/.dev  ## Lint, types, layers
 	$(VENV)/bin/ruff check .
