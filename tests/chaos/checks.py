@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +18,10 @@ from schemas.checkpoint import Checkpoint
 from schemas.frames import FrameBatch, StreamAbort
 from schemas.job import JobRecord, JobSpec, JobState, Lane
 from schemas.objects import finish_object, plan_object, sides_object
-from schemas.record import Record
+from schemas.record import Record, decode
 from schemas.swaps import SwapBatch
 from swapper.service import group_name
 from tests.support.cluster import frames
-from tests.support.feed import records_on
 
 
 def eventually_none(check: Callable[[], list[str]], seconds: float) -> list[str]:
@@ -31,6 +30,28 @@ def eventually_none(check: Callable[[], list[str]], seconds: float) -> list[str]
     while (wrong := check()) and time.monotonic() < deadline:
         time.sleep(0.5)
     return wrong
+
+
+def records_on(settings: Settings, topic: str, seconds: float = 300.0) -> Iterator[Record]:
+    """All committed records of a topic, in order of their partitions."""
+    wide = {"queued.max.messages.kbytes": 65536, "max.partition.fetch.bytes": 16 << 20}
+    client = reader(settings.kafka, "chaos", overrides=wide)
+    deadline = time.monotonic() + seconds
+    try:
+        for number in client.list_topics(topic, timeout=10).topics[topic].partitions:
+            client.assign([TopicPartition(topic, number, 0)])
+            while True:
+                message = client.poll(1.0)
+                assert time.monotonic() < deadline, f"{topic} was not read to its end in {seconds:g} s"
+                if message is None:
+                    continue
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error.str()
+                    break
+                if message.value() is not None:
+                    yield decode(message.value()).record
+    finally:
+        client.close()
 
 
 def states(records: Mapping[str, JobRecord], specs: Iterable[JobSpec]) -> list[str]:

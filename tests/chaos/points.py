@@ -31,8 +31,13 @@ ASSEMBLER = (
     "assembler.checkpoint.written", "assembler.checkpoint.committed", "assembler.finish.joining",
     "assembler.finish.renaming", "assembler.finish.renamed", "assembler.finish.told",
 )  # fmt: skip
-FREQUENT = {"ingest.record": 30, "swapper.produced": 20, "assembler.finish.joining": 100}
-"""Points that one piece of work passes often: which of so many passes is left to chance."""
+FREQUENT = {
+    "ingest.record": 30,
+    "swapper.produced": 20,
+    "assembler.finish.joining": 100,
+    "control.restored": 1,
+}
+"""At which of so many passes a point goes off is left to chance; two where nothing is said."""
 
 
 def of(role: Role, group: str) -> tuple[str, ...]:

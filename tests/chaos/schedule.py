@@ -103,7 +103,7 @@ def _action(rng: Random, kind: Kind, role: Role | None, point: str, group: str) 
         Kind.DISK: rng.uniform(1, 4),
         Kind.CLOCK: rng.choice((-1, 1)) * rng.uniform(1, 12) * 3600,
     }.get(kind, 0.0)
-    return Action(kind, rng.uniform(0.5, 4.0), role, point, passes, seconds)
+    return Action(kind, rng.uniform(0.3, 3.0), role, point, passes, seconds)
 
 
 def negative(broken: str) -> Sequence[Action]:
