@@ -26,7 +26,7 @@ class Actor(StrEnum):
     SWAPPER = "swapper"
     ASSEMBLER = "assembler"
     USER = "user"
-    """The commands submit, status, cancel, pause, resume, replay, topics and doctor."""
+    """The commands submit, status, cancel, pause, resume, replay, dead, topics and doctor."""
 
 
 @dataclass(frozen=True, slots=True)
