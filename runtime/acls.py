@@ -113,6 +113,8 @@ def _user(settings: Settings) -> Iterator[Grant]:
     yield Grant("topic", topics.jobs, ("Read", "Write"))
     yield Grant("topic", topics.events, ("Read", "Write"))  # progress; cancel, pause, resume
     yield Grant("topic", topics.dead, ("Read", "Write"))  # dead drop
+    for lane in Lane:
+        yield Grant("topic", topics.frames(lane), ("Read",))  # dead show
     yield Grant("topic", settings.topic_prefix, ("DescribeConfigs",), prefixed=True)  # until when to replay
     yield Grant("cluster", "kafka-cluster", ("DescribeConfigs",))  # doctor
 
