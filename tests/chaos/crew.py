@@ -164,7 +164,7 @@ class Crew:
 def _keep(process: subprocess.Popen[bytes], log: Path) -> None:
     """Write down what a process says; its own disk may be full."""
     assert process.stdout is not None
-    with log.open("ab") as file, contextlib.suppress(ValueError):
+    with log.open("ab") as file, process.stdout:
         for line in process.stdout:
             file.write(line)
             file.flush()

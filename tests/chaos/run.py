@@ -10,6 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,7 @@ class Run:
         self._settings = self._make_settings(group)
         self._broker = Broker(folder / "broker", self._settings)
         self._disk = Disk(self._settings.data)
+        self._close = ExitStack()
         self._few = few
         self._crew = Crew(self._settings, folder / "crew", broken)
         self._log = (folder / "events.jsonl").open("a")
@@ -145,7 +147,7 @@ class Run:
             self._broker.start()
             ensure_topics(self._settings)
             self._work = Work(self._settings, self._folder, self._few)
-            self._board = JobBoard(self._settings, "chaos")
+            self._board = self._close.enter_context(JobBoard(self._settings, "chaos"))
             self._crew.start()
             self._make_reference()
             if not self.report.wrong:
@@ -156,6 +158,7 @@ class Run:
                 self._check()
         finally:
             self._crew.kill()
+            self._close.close()
             self._broker.stop()
             self._disk.remove()
             self._note("report", **self.report.as_json())
@@ -415,31 +418,32 @@ class Run:
     # -- the end -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        report, settings = self.report, self._settings
+        settings = self._settings
         records = {record.job: record for record in self._board.records()}
         specs = [spec for spec, _ in self._specs.values()]
-        report.wrong += checks.states(records, specs)
+        folders = [self._folder / f"round-{n + 1}" for n in range(self.report.rounds)]
+        self._complain(lambda: checks.states(records, specs))
         for spec in specs:
             output = Path(spec.output)
-            report.wrong += checks.differences(self._reference / output.name, output)
-        report.wrong += checks.eventually_none(lambda: checks.lag(settings), 120)
-        report.wrong += checks.eventually_none(lambda: checks.store_leavings(settings, records), 60)
-        report.wrong += [
-            f"{key} is still in the table of segments" for key in checks.segments_table(settings)
-        ]
-        wrong, counts = checks.checkpoints(settings)
-        report.wrong += wrong
-        report.counts += counts
-        wrong, counts = checks.answers(settings)
-        report.wrong += wrong
-        report.counts += counts
+            self._complain(lambda o=output: checks.differences(self._reference / o.name, o))  # type: ignore[misc]
+        self._complain(lambda: checks.eventually_none(lambda: checks.lag(settings), 120))
+        self._complain(lambda: checks.eventually_none(lambda: checks.store_leavings(settings, records), 60))
+        self._complain(lambda: checks.segments_left(settings))
+        self._complain(lambda: checks.checkpoints(settings, self.report.counts))
+        self._complain(lambda: checks.answers(settings, self.report.counts))
         self._reap()
-        report.wrong += self._crew.stop()
-        if report.group == "share":
-            report.wrong += checks.share_lag(settings)
-        report.wrong += checks.scratch_leavings(settings)
-        folders = [self._folder / f"round-{n + 1}" for n in range(report.rounds)]
-        report.wrong += checks.output_leavings(folders, specs)
+        self._complain(self._crew.stop)
+        if self.report.group == "share":
+            self._complain(lambda: checks.share_lag(settings))
+        self._complain(lambda: checks.scratch_leavings(settings))
+        self._complain(lambda: checks.output_leavings(folders, specs))
+
+    def _complain(self, check: Callable[[], list[str]]) -> None:
+        """Add what a check finds wrong; one that cannot be made is wrong too, and the others are made."""
+        try:
+            self.report.wrong += check()
+        except Exception as error:
+            self.report.wrong.append(f"not checked: {type(error).__name__}: {error}")
 
 
 def _is_stopped(pid: int) -> bool:
