@@ -51,7 +51,7 @@ def open_input(
     remote = "://" in path and not path.startswith("file:")
     if remote and not limits.network:
         raise InputError(f"input {path}: is behind a network, which the setting input.network does not allow")
-    local = _local(path)
+    local = local_name(path)
     if not remote:
         _check_file(path, local, limits)
     options = {
@@ -85,13 +85,14 @@ def open_input(
 def read_start(path: str) -> bytes:
     """The first bytes of a local file; none of anything else."""
     try:
-        with open(_local(path), "rb") as file:
+        with open(local_name(path), "rb") as file:
             return file.read(HEAD_BYTES)
     except (OSError, ValueError):
         return b""
 
 
-def _local(path: str) -> str:
+def local_name(path: str) -> str:
+    """A path as the system knows it."""
     return path.removeprefix("file://").removeprefix("file:")
 
 

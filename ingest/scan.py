@@ -22,8 +22,9 @@ from av.video.stream import VideoStream
 
 from ingest.codecs import CodecWatch
 from ingest.edits import misread_edits
+from ingest.ends import ends_early
 from ingest.head import Head
-from ingest.open import open_input
+from ingest.open import local_name, open_input
 from ingest.packets import correct, decoded_frames, packets_of, use_one_thread
 from ingest.probe import Probe, probe, video_stream
 from ingest.timeline import MOST_REORDERED, Clock, Mend, Timeline, durations, in_order, mend_clocks
@@ -32,7 +33,7 @@ from runtime.sides import SidesSummary, SidesWriter
 from schemas.errors import InputError
 from schemas.frames import Rational, VideoFormat
 
-DAMAGE = ("corrupt_packets", "read_errors", "decode_errors", "leading_frames_undecodable")
+DAMAGE = ("truncated", "corrupt_packets", "read_errors", "decode_errors", "leading_frames_undecodable")
 """Warnings that mark an input as degraded."""
 
 
@@ -104,6 +105,7 @@ class _Scanner:
         timeline, seekable = self._timeline(mends.get(picture) if mends else None)
         self._check(timeline)
         self.warnings.update(summary.warnings)
+        self.warnings["truncated"] += ends_early(local_name(self._path))
         degraded = sum(self.warnings[name] for name in DAMAGE)
         self.warnings["degraded"] += degraded
         return Scan(
