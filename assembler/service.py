@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import structlog
 from confluent_kafka import Message as KafkaMessage
@@ -19,12 +18,13 @@ from assembler import losses
 from assembler.finish import FinishService
 from assembler.join import Join, Side, StreamKey, StreamState
 from assembler.membership import PairedConsumer
+from assembler.refetch import Refetch
 from assembler.segment import Cancelled, SegmentTask
+from assembler.watchdog import Finding, Watchdog
 from runtime.jobs import JobBoard
 from runtime.kafka import producer, transactional_producer
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
-from runtime.ranges import RangeReader
 from runtime.redact import cleaned
 from runtime.scratch import open_scratch
 from runtime.settings import Settings
@@ -33,7 +33,6 @@ from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
 from schemas.errors import BrokerError, FacestreamError, FramesLostError, RecordError, StoreError
 from schemas.events import STREAM_WAITS, Failed, Progress, Role, Warned
-from schemas.frames import RangeRef
 from schemas.job import JobSpec, Lane
 from schemas.record import Record, decode, encode
 
@@ -48,23 +47,12 @@ OFFSETS_SECONDS = 5.0
 SPEC_SECONDS = 20.0
 """A stream whose job stays unknown for so long is skipped."""
 REJOIN_SECONDS = 10.0
-NAMED_SECONDS = 60.0
-"""A stream that waits so long for the same sequence number is named in the log."""
 LOSSES_SECONDS = 15.0
 """How often to look whether records were deleted before they were read."""
 
 _FRAMES = Counter("facestream_assembler_frames", "Frames encoded", registry=REGISTRY)
 _SEGMENTS = Counter("facestream_assembler_segments", "Segments committed", registry=REGISTRY)
 _HELD = Gauge("facestream_assembler_held_bytes", "Frames held in memory", registry=REGISTRY)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """Since when a stream waits for a sequence number."""
-
-    seq: int
-    since: float
-    named: bool = field(default=False)
 
 
 class AssemblerService:
@@ -88,12 +76,9 @@ class AssemblerService:
         self._topics = settings.topic_set
         self._tasks: dict[StreamKey, SegmentTask] = {}
         self._leaving: list[SegmentTask] = []
-        self._readers: dict[StreamKey, RangeReader] = {}
-        """Of streams whose frames are read once their patches are here."""
-        self._waiting: dict[StreamKey, _Waiting] = {}
+        self._refetch = Refetch(settings)
+        self._watchdog = Watchdog(settings.limits.stuck_seconds)
         self._next_report = self._next_offsets = self._next_losses = self._rejoin_after = 0.0
-        self._last_swaps = 0.0
-        """When patches of any stream were last read."""
         self._draining = self._started = False
         self.rejoined = 0
         """Times that the group was joined again after a refusal."""
@@ -132,7 +117,7 @@ class AssemblerService:
     def step(self, timeout: float) -> None:
         """One turn: read records, feed the encoders, commit what is done."""
         try:
-            self._read(min(timeout, BUSY_SECONDS) if self._tasks or self._readers else timeout)
+            self._read(min(timeout, BUSY_SECONDS) if self._tasks or self._refetch else timeout)
             self._feed()
             self._settle()
             self._look_for_losses()
@@ -160,7 +145,8 @@ class AssemblerService:
             return
         if self._finish is not None:
             self._finish.close()
-        self._drop_tasks([*self._tasks, *self._readers])
+        self._drop_tasks(list(self._tasks))
+        self._refetch.close()
         self._consumer.close()
         _discard(self._outbox)
         for task in self._leaving:
@@ -184,7 +170,8 @@ class AssemblerService:
         """
         self._rejoin_after = self._clock() + REJOIN_SECONDS
         self.rejoined += 1
-        self._drop_tasks([*self._tasks, *self._readers])
+        self._drop_tasks(list(self._tasks))
+        self._refetch.close()
         self._consumer.close()
         _discard(self._outbox)
         self._join = Join()
@@ -236,7 +223,7 @@ class AssemblerService:
     def _follow(self, side: Side, record: Record) -> None:
         """Notice what is missing before a record."""
         if side is Side.SWAPS:
-            self._last_swaps = self._clock()
+            self._watchdog.last_swaps = self._clock()
             return
         state = self._join.get(StreamKey(record.stream, record.epoch))
         if state is None:
@@ -277,34 +264,10 @@ class AssemblerService:
     def _feed(self) -> None:
         for state in self._join:
             try:
-                self._fetch(state)
+                self._refetch.bring(state, self._join)
                 self._feed_stream(state)
             except (RecordError, FramesLostError) as error:
                 self._fail(state.key, state.job, error)
-
-    def _fetch(self, state: StreamState) -> None:
-        """Frames that do not come along with the topic, once their patches are here."""
-        if state.range is None or not state.wanting:
-            return
-        reader = self._readers.get(state.key) or self._open_range(state, state.range)
-        if reader is None:
-            return
-        while state.wanting and self._join.held <= self._settings.limits.assembler_bytes:
-            batch = reader.poll(0)
-            if batch is None:
-                return
-            state.accept(batch)
-
-    def _open_range(self, state: StreamState, ref: RangeRef) -> RangeReader | None:
-        """None for a stream of ours whose next frames have not been seen yet."""
-        seq = 0
-        if ref.source == state.key.stream:
-            seq = state.next_seq
-            if seq not in state.offsets:
-                return None
-            ref = ref.model_copy(update={"first_offset": state.offsets[seq]})
-        reader = self._readers[state.key] = RangeReader(self._settings.kafka, "assembler", ref, seq)
-        return reader
 
     def _feed_stream(self, state: StreamState) -> None:
         task = self._tasks.get(state.key)
@@ -399,9 +362,8 @@ class AssemblerService:
 
     def _drop_tasks(self, keys: list[StreamKey]) -> None:
         for key in keys:
-            self._waiting.pop(key, None)
-            if (reader := self._readers.pop(key, None)) is not None:
-                reader.close()
+            self._watchdog.forget(key)
+            self._refetch.forget(key)
             if (task := self._tasks.pop(key, None)) is not None:
                 task.cancel()
                 self._leaving.append(task)
@@ -436,29 +398,18 @@ class AssemblerService:
         self._events.send(self._topics.events, encode(event), key=event.job)
 
     def _watch(self, state: StreamState, now: float) -> None:
-        """Name a sequence number that is missing for too long; tell control if that lasts. As long as patches
-        of other streams come, it may just not be this one's turn, unless later ones of its own are here."""
-        held_back = self._consumer.paused and state.next_seq not in state.frames
-        if state.complete or state.ready or held_back:
-            self._waiting.pop(state.key, None)
+        key = state.key
+        findings = self._watchdog.look(state, now, self._consumer.paused)
+        if Finding.ENDED in findings and self._board.ended(state.job, key.epoch):
+            _log.info("stream_of_ended_job", stream=key.stream, epoch=key.epoch)
+            self._close(key)  # decoded once more after its end: nothing more comes of it
             return
-        waiting = self._waiting.get(state.key)
-        if waiting is None or waiting.seq != state.next_seq:
-            self._waiting[state.key] = _Waiting(state.next_seq, now)
-            return
-        if now - waiting.since > NAMED_SECONDS and self._board.ended(state.job, state.key.epoch):
-            _log.info("stream_of_ended_job", stream=state.key.stream, epoch=state.key.epoch)
-            self._close(state.key)  # decoded once more after its end: nothing more comes of it
-            return
-        waited = now - (waiting.since if state.overtaken else max(waiting.since, self._last_swaps))
-        if waited > NAMED_SECONDS and not waiting.named:
-            waiting.named = True
-            _log.warning("stream_waits", stream=state.key.stream, missing=state.missing())
-        if waited > self._settings.limits.stuck_seconds:
-            waiting.since = now
+        if Finding.NAME in findings:
+            _log.warning("stream_waits", stream=key.stream, missing=state.missing())
+        if Finding.TELL in findings:
             self._tell(
                 Warned(
-                    job=state.job, stream=state.key.stream, epoch=state.key.epoch, role=Role.ASSEMBLER,
+                    job=state.job, stream=key.stream, epoch=key.epoch, role=Role.ASSEMBLER,
                     name=STREAM_WAITS, detail=state.missing(),
                 )
             )  # fmt: skip
