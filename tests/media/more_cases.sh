@@ -115,3 +115,11 @@ if want X43 own face_enters.mp4 media process "" "face comes in from the right";
   PANEL="scale=480:336,split[p][q];[p]drawbox=t=fill:color=0x507050[bg];[bg][q]overlay=x='max(0,480-n*16)':y=0" compose "$W/fe.nut" 640 360 30 60; quick; AA=(); enc "$CFILE" "$W/fe.nut" 30 60 "$V601"; fi
 if want X44 own face_422_full.mov media process "--need color" "H.264 4:2:2 full range 709"; then
   quick; AA=(); EXTRA=(-colorspace bt709 -color_primaries bt709 -color_trc bt709 -color_range pc); enc "$CFILE" "$(m face 640 360 30 40)" 30 40 "scale=out_color_matrix=bt709:out_range=pc:$SW,format=yuvj422p"; fi
+
+# ---------- cut off ----------
+if want X45 own cut.webm media degrade "--lossy-ref --min-frames 30 --aac-ok" "truncated WebM"; then
+  reset; VA=("${VP9[@]}"); AA=("${OPUS[@]}"); enc "$W/c.webm" "$(half)" 30 60 "$V601"; cut_off "$W/c.webm"; fi
+if want X46 own cut.gif media degrade "--lossy-ref --min-frames 12 --color-tol 20 --psnr 20" "truncated GIF"; then
+  F -i "$(half)" -vf "fps=15,scale=160:90,split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none" "${BX[@]}" "$W/c.gif"; cut_off "$W/c.gif"; fi
+if want X47 own cut.jpg image degrade "--psnr 28" "truncated photo"; then
+  F -i "$(half)" -frames:v 1 -q:v 2 "${BX[@]}" "$W/c.jpg"; cut_off "$W/c.jpg"; fi

@@ -65,6 +65,8 @@ def test_it_comes_out_right(
     report = check(case.path, Path(spec.output), case.flags)
     print(report)
     assert report.wrong == []
+    if case.expect == "degrade":
+        assert status.record.warnings.get("degraded", 0) > 0
     warnings = " ".join(sorted(status.record.warnings))
     tell(request, engine=spec.swap.engine, container=spec.container, warnings=warnings)
 
