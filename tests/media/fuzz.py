@@ -32,10 +32,11 @@ from ingest.worker import build_plan
 from runtime.payload import check_record_size
 from schemas.errors import FacestreamError
 from schemas.job import JobSpec
+from tests.media.bases import make_bases
 from tests.support.cases import cases
 
 BASES = ("M09", "M16", "M17", "M19", "M28", "M31", "M33", "M40", "M42", "M46", "M60", "M63", "M68", "M69")
-"""Cases that are mutated: each container and codec once, the small ones."""
+"""Cases that are mutated, besides `tests.media.bases`: each container and codec once, the small ones."""
 SECONDS = 20
 """Of wall clock for one file; a good one takes about one."""
 MEMORY = 1 << 30
@@ -138,12 +139,12 @@ def fuzz(seeds: Iterable[int]) -> Iterator[Result]:
     """Try one mutated file for each seed."""
     av.logging.set_level(av.logging.PANIC)
     with tempfile.TemporaryDirectory() as folder:
+        bases = [*((name, cases()[name].path) for name in BASES), *make_bases(Path(folder)).items()]
         for seed in seeds:
-            rng = random.Random(seed)
-            base = cases()[BASES[seed % len(BASES)]]
-            path = Path(folder) / f"fuzz{base.path.suffix}"
-            path.write_bytes(mutate(base.path.read_bytes(), rng))
-            yield Result(seed, base.name, *try_file(path))
+            name, base = bases[seed % len(bases)]
+            path = Path(folder) / f"fuzz{base.suffix}"
+            path.write_bytes(mutate(base.read_bytes(), random.Random(seed)))
+            yield Result(seed, name, *try_file(path))
 
 
 def main(count: str, first: str = "0") -> int:
