@@ -16,6 +16,7 @@ _BITMAP = frozenset({"dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle"})
 _PCM = frozenset(
     {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be", "s32be")}
 )
+_PHONE = frozenset({"pcm_u8", "pcm_mulaw", "pcm_alaw"})
 _MOV_TAGS = frozenset(
     {"title", "artist", "album_artist", "composer", "album", "date", "comment", "genre", "copyright",
      "grouping", "lyrics", "description", "synopsis", "show", "episode_id", "network", "keywords", "track",
@@ -60,14 +61,15 @@ CONTAINERS: dict[str, Holds] = {
     ),
     "mov": Holds(
         "mov",
-        frozenset({"aac", "mp3", "ac3", "eac3", "alac"}) | _PCM, "aac",
+        frozenset({"aac", "mp3", "ac3", "eac3", "alac", "pcm_s8", "adpcm_ima_qt"}) | _PCM | _PHONE, "aac",
         frozenset({"mov_text"}), "mov_text",
         edit_lists=True, tags=_MOV_TAGS, timecode="track",
     ),
     "mkv": Holds(
         "matroska",
-        frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "vorbis", "flac", "alac", "dts", "truehd"})
-        | _PCM - {"pcm_s32be"}, "flac",
+        frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "vorbis", "flac", "alac", "dts", "truehd",
+                   "wavpack"})
+        | _PCM - {"pcm_s32be"} | {"pcm_u8"}, "flac",
         frozenset({"subrip", "ass", "webvtt", "text"}) | _BITMAP, "subrip",
         cover="attachment", attachments=True, codec_delay=True, timecode="tag", tick=Fraction(1, 1000),
     ),

@@ -109,7 +109,8 @@ class Tracks:
         if fate is not Fate.DROP and isinstance(source, AudioStream) and first is not None:
             if fate is Fate.COPY:
                 return CopiedSound(self._output, source, self._holds, clock, first, self._warnings)
-            self._warnings[f"sound_converted_{codec}"] += 1
+            if self._audio == "encode" or codec != encoder:  # PCM for AVI: the same samples
+                self._warnings[f"sound_converted_{codec}"] += 1
             gaps = self._holds.gaps
             return ConvertedSound(self._output, source, encoder, clock, self._warnings, gaps=gaps)
         if fate is not Fate.DROP and isinstance(source, SubtitleStream):

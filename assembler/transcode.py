@@ -25,12 +25,17 @@ BIT_RATE = {"aac": 96_000, "libopus": 80_000}
 JITTER = Fraction(3, 1000)
 """Seconds by which a frame's time may differ from the end of the one before without a gap or an overlap:
 containers round times to 1 ms at worst."""
+DOUBT, PATIENCE = Fraction(1, 50), 3
+"""A time that is off by less than DOUBT seconds counts only if the next frames, PATIENCE in all, are off too:
+FFmpeg's Ogg demuxer tells times 9 ms late where Vorbis changes its block, and falls back a packet later."""
 _BLOCK = 1024
 """Samples of a packet of encoders that take any number."""
 _STANDARD = {1: "mono", 2: "stereo", 3: "3.0", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
 
 Samples = npt.NDArray[Any]
 """(channels, samples)."""
+_Placed = tuple[int, Samples]
+"""Number of the first sample that the frame's time tells, and its samples."""
 
 
 class ConvertedSound:
@@ -56,8 +61,11 @@ class ConvertedSound:
         context = self.stream.codec_context
         self._rate = context.sample_rate
         self._block = context.frame_size or _BLOCK
-        self._planar = context.format.is_planar
+        # PyAV reads past the end of planar frames of eight channels and more: ours are packed.
+        self._format = context.format.packed.name
+        self._laid = AudioResampler(context.format, context.layout, self._rate)
         self._resampler: AudioResampler | None = None
+        self._doubtful: list[_Placed] = []
         self._held: Samples | None = None
         self._next = 0
         """Number of the first sample that is not encoded yet, from the result's time zero."""
@@ -79,6 +87,7 @@ class ConvertedSound:
         if self._resampler is not None:
             for frame in self._resampler.resample(None):
                 yield from self._place(frame)
+        yield from self._settle(off=False)
         if self._held is not None and self._held.shape[1]:
             yield from self._encode(self._held)
         if self._begun:
@@ -105,19 +114,40 @@ class ConvertedSound:
                 return self._resampler.resample(frame)
             except ValueError:
                 self._warnings["sound_changed_format"] += 1
-        self._resampler = AudioResampler(context.format, context.layout, self._rate)
+        self._resampler = AudioResampler(self._format, context.layout, self._rate)
         return self._resampler.resample(frame)
 
     def _place(self, frame: AudioFrame) -> Iterator[Packet[Stream]]:
-        samples = frame.to_ndarray()
-        if not self._planar:
-            samples = samples.reshape(-1, self.stream.codec_context.layout.nb_channels).T
-        held = 0 if self._held is None else self._held.shape[1]
-        end = self._next + held
+        """Put a frame at its time, or wait for the next ones to say whether its time is to be believed."""
+        samples = frame.to_ndarray().reshape(frame.samples, -1).T
+        end = self._end() + sum(doubtful.shape[1] for _, doubtful in self._doubtful)
         at = self._sample(frame, end)
-        if self._begun and abs(at - end) <= JITTER * self._rate:
-            at = end
+        apart = abs(at - end)
+        if not self._begun or apart > DOUBT * self._rate:
+            yield from self._settle(off=True)
+            yield from self._lay(at, samples)
+            return
+        if apart <= JITTER * self._rate:
+            yield from self._settle(off=False)
+            yield from self._lay(self._end(), samples)
+            return
+        self._doubtful.append((at, samples))
+        if len(self._doubtful) == PATIENCE:
+            yield from self._settle(off=True)
+
+    def _settle(self, *, off: bool) -> Iterator[Packet[Stream]]:
+        """Put the doubtful frames at the time of the first, or one after another."""
+        doubtful, self._doubtful = self._doubtful, []
+        for number, (at, samples) in enumerate(doubtful):
+            yield from self._lay(at if off and not number else self._end(), samples)
+
+    def _end(self) -> int:
+        """Number of the sample after the last one that has its place."""
+        return self._next + (0 if self._held is None else self._held.shape[1])
+
+    def _lay(self, at: int, samples: Samples) -> Iterator[Packet[Stream]]:
         samples, at = self._cut(samples, at)
+        end = self._end()
         if not self._begun and samples.shape[1]:
             self._begun = True
             self._next = end = at if self._gaps else 0
@@ -174,17 +204,16 @@ class ConvertedSound:
 
     def _encode(self, samples: Samples) -> Iterator[Packet[Stream]]:
         context = self.stream.codec_context
-        laid = samples if self._planar else samples.T.reshape(1, -1)
-        frame = AudioFrame.from_ndarray(
-            np.ascontiguousarray(laid), format=context.format.name, layout=context.layout.name
-        )
+        laid = np.ascontiguousarray(samples.T.reshape(1, -1))
+        frame = AudioFrame.from_ndarray(laid, format=self._format, layout=context.layout.name)
         frame.sample_rate, frame.pts, frame.time_base = self._rate, self._next, Fraction(1, self._rate)
         self._next += samples.shape[1]
-        try:
-            packets = self.stream.encode(frame)
-        except (av.error.FFmpegError, ValueError) as error:
-            raise EncoderError(f"{self._name}: {str(error).splitlines()[0]}") from error
-        yield from self._muxable(packets)
+        for piece in self._laid.resample(frame):
+            try:
+                packets = self.stream.encode(piece)
+            except (av.error.FFmpegError, ValueError) as error:
+                raise EncoderError(f"{self._name}: {str(error).splitlines()[0]}") from error
+            yield from self._muxable(packets)
 
     def _muxable(self, packets: list[Packet[AudioStream]]) -> Iterator[Packet[Stream]]:
         for packet in packets:
