@@ -38,8 +38,9 @@ def main() -> int:
         actions = list(schedule.negative(options.negative))
     else:
         actions = schedule.deck(options.seed, options.kills, options.group, minute=options.kills >= 100)
+    few = options.few or options.negative in ("transaction", "rename")
     run = Run(
-        folder.absolute(), actions, options.group, options.seed, few=options.few or bool(options.negative),
+        folder.absolute(), actions, options.group, options.seed, few=few,
         broken=options.negative or "", minutes=options.minutes,
         settle=60.0 if options.negative else 240.0, tell=lambda line: print(line, flush=True),
     )  # fmt: skip

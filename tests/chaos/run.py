@@ -205,6 +205,7 @@ class Run:
 
     def _calm(self) -> None:
         """Nothing more is done to anybody; the jobs must come to their end."""
+        self._reap()
         for member in self._crew.members:
             member.block.disarm()
         deadline = time.monotonic() + self._settle_seconds
