@@ -416,7 +416,8 @@ class AssemblerService:
 
 
 def _discard(outbox: TransactionalOutbox) -> None:
-    """Let go of a producer that may be fenced: closing one is said by an error and a RuntimeWarning."""
-    with suppress(BrokerError), warnings.catch_warnings():
+    """Let go of a producer that may be fenced: closing one is said by an error and a RuntimeWarning. One that
+    was closed before, when joining again failed, says so by a RuntimeError, which would hide the reason."""
+    with suppress(BrokerError, RuntimeError), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         outbox.close()

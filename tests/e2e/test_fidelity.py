@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from fractions import Fraction
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+from av.video.frame import PictureType
 
+from ingest.scan import scan
+from ingest.worker import build_plan
 from schemas.job import JobSpec, Lane, split_stream
 from schemas.swaps import SwapBatch
 from tests.support.cluster import Cluster, frames, psnr, sound, times
@@ -18,6 +22,7 @@ from tests.support.streams import records
 
 pytestmark = pytest.mark.broker
 LOSSLESS = {"encoder": "ffv1"}
+Shown = list[tuple[Fraction, np.ndarray]]
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +101,46 @@ def test_the_identity_moves_to_the_source(clip: Path, swapped: Path, face: Path)
 
 
 def test_borders_of_segments_do_not_show(clip: Path, swapped: Path, in_one: Path) -> None:
-    many, one, before = frames(swapped), frames(in_one), frames(clip)
-    for border in (30, 60, 90):
-        for number in range(border, border + 10):
-            assert not np.array_equal(many[number][1], before[number][1]), "unpatched after a border"
-            assert psnr(many[number][1], one[number][1]) >= 45
+    check_borders(frames(clip), frames(swapped), frames(in_one), (30, 60, 90))
+
+
+GROUPS = {
+    "open": "keyint=30:min-keyint=30:scenecut=0:bframes=3:open-gop=1",
+    "long": "keyint=300:min-keyint=300:scenecut=0:bframes=3",
+}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_nor_do_they_where_groups_of_pictures_are_open_or_long(
+    cluster: Cluster, clip: Path, face: Path, tmp_path: Path, groups: str
+) -> None:
+    given = tmp_path / "in.mp4"
+    with av.open(str(clip)) as source, av.open(str(given), "w") as made:
+        video = made.add_stream("libx264", rate=30, options={"crf": "14", "x264-params": GROUPS[groups]})
+        assert isinstance(video, av.VideoStream)
+        video.width, video.height, video.pix_fmt = 352, 288, "yuv420p"
+        for number, frame in zip(range(90), source.decode(video=0), strict=False):
+            picture = frame.reformat()
+            picture.pict_type = PictureType.NONE  # else key frames are where they were
+            picture.pts, picture.time_base = number, Fraction(1, 30)
+            made.mux(video.encode(picture))
+        made.mux(video.encode(None))
+    many, one = tmp_path / "many.mkv", tmp_path / "one.mkv"
+    specs = [
+        cluster.spec(given, path, face, encode=LOSSLESS, plan={"segment_seconds": seconds})
+        for path, seconds in ((many, 1), (one, 60))
+    ]
+    plan = build_plan(scan(str(given), io.BytesIO()), specs[0], "")
+    assert [segment.first for segment in plan.segments] == [0, 30, 60]
+    cluster.done(*specs)
+    check_borders(frames(given), frames(many), frames(one), (30, 60))
+
+
+def check_borders(before: Shown, many: Shown, one: Shown, borders: tuple[int, ...]) -> None:
+    assert len(many) == len(one) == len(before)
+    for number in (border + more for border in borders for more in range(10)):
+        assert not np.array_equal(many[number][1], before[number][1]), "unpatched after a border"
+        assert psnr(many[number][1], one[number][1]) >= 45
 
 
 def test_frames_without_a_face_are_not_touched(cluster: Cluster, face: Path, tmp_path: Path) -> None:
