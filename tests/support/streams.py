@@ -46,7 +46,7 @@ class Feeder:
 
     def job(self, name: str, state: JobState = JobState.RUNNING, **swap: Any) -> None:
         spec = JobSpec(job=name, input="i.mp4", output="o.mp4", swap={"engine": "none"} | swap)
-        record = JobRecord(job=name, spec=spec, state=state)
+        record = JobRecord(job=name, spec=spec, state=state, epoch=1)
         self._outbox.send(self.settings.topic_set.jobs, encode(record), key=name)
         self._outbox.flush()
 
