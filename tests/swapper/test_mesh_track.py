@@ -34,13 +34,15 @@ class Person:
     x: float = 200
     speed: float = 2
     size: float = 100
+    upside_down: bool = False
     blinks: tuple[int, ...] = ()
     """Frames in which only the detector can tell where the face is."""
 
     def marks(self, number: int) -> Landmarks | None:
         if not self.first <= number <= self.last:
             return None
-        return _FACE * np.float32(self.size) + np.float32([self.x + self.speed * number, 300, 0])
+        turn = np.float32([-1, -1, 1] if self.upside_down else [1, 1, 1])
+        return _FACE * turn * np.float32(self.size) + np.float32([self.x + self.speed * number, 300, 0])
 
 
 @dataclass
@@ -51,12 +53,13 @@ class World:
     ghosts: dict[int, Square] = field(default_factory=dict)
     """Frames in which the detector also sees a face where none is."""
     searched: list[int] = field(default_factory=list)
+    searched_upside_down: list[int] = field(default_factory=list)
 
-    def find(self, one: Frame, *, thorough: bool) -> list[Square]:
-        self.searched.append(one.ordinal)
-        found = [p.marks(one.ordinal) for p in self.people]
+    def find(self, one: Frame, *, thorough: bool, upside_down: bool = False) -> list[Square]:
+        (self.searched_upside_down if upside_down else self.searched).append(one.ordinal)
+        found = [p.marks(one.ordinal) for p in self.people if p.upside_down == upside_down]
         squares = [Square.of_landmarks(marks) for marks in found if marks is not None]
-        ghost = self.ghosts.get(one.ordinal)
+        ghost = None if upside_down else self.ghosts.get(one.ordinal)
         return squares + ([ghost] if ghost else [])
 
     def look(self, one: Frame, square: Square) -> tuple[Landmarks, float]:
@@ -157,6 +160,19 @@ def test_two_tracks_never_sit_on_one_face() -> None:
         squares = [Square.of_landmarks(marks) for marks in seen.faces.values()]
         assert not any(a.same_face(b) for i, a in enumerate(squares) for b in squares[i + 1 :])
         assert seen.faces
+
+
+@pytest.mark.parametrize("first", [0, 1, 17, 44])
+def test_face_upside_down_is_seen_from_its_first_frame(first: int) -> None:
+    seen = shown(run(World([Person(first, 99, upside_down=True)]), 0, 60))
+    assert seen == {n: [0] if n >= first else [] for n in range(60)}
+
+
+def test_frames_are_searched_upside_down_only_while_no_face_is_followed() -> None:
+    world = World([Person(20, 59)])
+    run(world, 0, 80)
+    assert world.searched_upside_down == [0, 5, 10, 15, 60, 65, 70, 75, 79]
+    assert set(world.searched_upside_down) <= set(world.searched)
 
 
 def test_of_more_faces_than_allowed_the_largest_are_taken() -> None:

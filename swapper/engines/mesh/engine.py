@@ -32,7 +32,7 @@ from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
 from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
 
-_VERSION = 2
+_VERSION = 3
 """Raised with every change that alters patches."""
 _TEXTURE = "texture"
 _MIN_SECONDS = 1e-3
@@ -161,9 +161,9 @@ class MeshEngine(Engine):
         chosen = Options.of(options)
         detector, mesh = self._models()
 
-        def find(frame: Frame, *, thorough: bool) -> list[Square]:
+        def find(frame: Frame, *, thorough: bool, upside_down: bool = False) -> list[Square]:
             with self.stages("detect"):
-                return search(detector, frame, chosen.min_score, thorough=thorough)
+                return search(detector, frame, chosen.min_score, thorough=thorough, upside_down=upside_down)
 
         def look(frame: Frame, square: Square) -> tuple[Landmarks, float]:
             with self.stages("landmark"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import atan2, cos, exp, hypot, log2, sin
+from dataclasses import dataclass, replace
+from math import atan2, cos, exp, hypot, log2, pi, sin
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,9 @@ class Square:
         scale, half = self.side / SIDE, SIDE / 2
         c, s = cos(self.angle) * scale, sin(self.angle) * scale
         return np.array([[c, -s, self.x - half * c + half * s], [s, c, self.y - half * s - half * c]])
+
+    def upside_down(self) -> Square:
+        return replace(self, angle=self.angle + pi)
 
     def same_face(self, other: Square) -> bool:
         """Whether two squares lie on one face."""

@@ -3,6 +3,9 @@
 The detector sees a picture of at most about 256 samples a side, in which a face needs about 16. A
 thorough search also looks past the frame's edge, which it repeats outwards, and at four overlapping
 parts of a large frame, in which faces are 1.7 times as large.
+
+The detector knows faces up to a quarter turn from upright either way; those beyond are found in the
+frame stood on its head.
 """
 
 from __future__ import annotations
@@ -33,10 +36,12 @@ _TILED_FROM = 2 * INPUT_SIDE
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A part of the frame, in luma samples, continued by a margin in samples of the detector's input."""
+    """A part of the frame, in luma samples, continued by a margin in samples of the detector's input,
+    and turned by quarters."""
 
     place: Rectangle
     margin: int = 0
+    quarters: int = 0
 
 
 def aspect(form: VideoFormat) -> float:
@@ -46,14 +51,13 @@ def aspect(form: VideoFormat) -> float:
     return wide / high if wide > 0 and high > 0 else 1.0
 
 
-def search(detector: Detector, frame: Frame, min_score: float, *, thorough: bool) -> list[Square]:
-    """Squares around the faces of a frame that the detector knows upright, the largest first. The
-    same face may come more than once."""
-    found = [
-        face
-        for view in _views(frame.format, thorough=thorough)
-        for face in _seen(detector, frame, view, min_score)
-    ]
+def search(
+    detector: Detector, frame: Frame, min_score: float, *, thorough: bool, upside_down: bool = False
+) -> list[Square]:
+    """Squares around the faces of a frame that the detector knows upright, or `upside_down`, the
+    largest first. The same face may come more than once."""
+    views = _views(frame.format, thorough=thorough) if not upside_down else [_on_its_head(frame.format)]
+    found = [face for view in views for face in _seen(detector, frame, view, min_score)]
     found.sort(key=lambda face: -float(face.size.max()))
     return [Square.of_detection(face) for face in found]
 
@@ -69,6 +73,10 @@ def _views(form: VideoFormat, *, thorough: bool) -> Iterator[_View]:
         yield _View(Rectangle.around(points, form.pixels, width, height))
 
 
+def _on_its_head(form: VideoFormat) -> _View:
+    return _View(Rectangle(0, 0, form.width, form.height), _MARGIN, 2)
+
+
 def _seen(detector: Detector, frame: Frame, view: _View, min_score: float) -> Iterator[Detection]:
     """Faces of a view, in the frame's luma samples with x stretched as `aspect` says."""
     form, place, margin = frame.format, view.place, view.margin
@@ -79,7 +87,7 @@ def _seen(detector: Detector, frame: Frame, view: _View, min_score: float) -> It
     if margin:
         border = cv2.copyMakeBorder(image, margin, margin, margin, margin, cv2.BORDER_REPLICATE)
         image = border.astype(np.uint8, copy=False)
-    quarters = form.rotation // 90
+    quarters = form.rotation // 90 + view.quarters
     upright = np.ascontiguousarray(np.rot90(image, quarters))
     scale = np.array([shown_width / width, place.height / height], np.float32)
     corner = np.array([place.x * aspect(form), place.y], np.float32)

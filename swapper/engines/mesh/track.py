@@ -5,6 +5,8 @@ input (every 15th while a face is followed, else every 5th) and whenever a face 
 finds is followed back through the frames since, which are held until then: so the first frame
 that shows a face is known, wherever it lies between two detections. A new face counts once three
 frames in a row show it. At most 15 frames are held for the detector, and two more for a new face.
+A face that is followed keeps its turn; where no upright one is found, the frame is searched upside
+down too.
 
 What is decided depends on the frames and their numbers in the input alone.
 """
@@ -31,6 +33,8 @@ _SURE = 0.9
 """Belief needed of a new face."""
 _LOST = 0.5
 """Belief under which a face that is followed is lost (MediaPipe's value)."""
+_CERTAIN = 0.995
+"""Belief in a new face that is the right way up; seen upside down a face gives up to 0.98."""
 _LOOKS = 5
 """Looks at most, after the first, at a newly found face."""
 _CONFIRMED = 3
@@ -38,9 +42,10 @@ _CONFIRMED = 3
 
 
 class Finder(Protocol):
-    """Squares around all faces of a frame, the largest first; `thorough`: also those hard to see."""
+    """Squares around all faces of a frame, the largest first; `thorough`: also those hard to see;
+    `upside_down`: those that stand on their heads instead."""
 
-    def __call__(self, frame: Frame, *, thorough: bool) -> list[Square]: ...
+    def __call__(self, frame: Frame, *, thorough: bool, upside_down: bool = False) -> list[Square]: ...
 
 
 @dataclass(slots=True)
@@ -139,7 +144,13 @@ class Tracker:
         self._searched = seen.index
         following = self._tracks or self._candidates
         thorough = bool(lost) or not following or seen.frame.ordinal % EVERY_THOROUGHLY == 0
-        for square in self._find(seen.frame, thorough=thorough):
+        self._take(seen, lost, self._find(seen.frame, thorough=thorough))
+        if lost or not (self._tracks or self._candidates):
+            self._take(seen, lost, self._find(seen.frame, thorough=True, upside_down=True))
+        self._tracks.sort(key=lambda track: track.number)
+
+    def _take(self, seen: Seen, lost: list[_Track], found: list[Square]) -> None:
+        for square in found:
             if self._room() <= 0:
                 break
             if seen.shows(square) or self._waits_for(square):
@@ -155,11 +166,19 @@ class Tracker:
                 self._tracks.append(track)
             elif belief > _SURE:
                 self._judge(_Candidate(square, self._back(seen, marks)))
-        self._tracks.sort(key=lambda track: track.number)
 
     def _settle(self, frame: Frame, square: Square) -> tuple[Landmarks, float]:
-        """Landmarks of a newly found face. The detector's square is rough, and one that cuts off a
-        chin hides how long the face is: so look again from where the last look saw it."""
+        """Landmarks of a newly found face, whichever way up it is."""
+        marks, belief = self._settle_at(frame, square)
+        if belief < _CERTAIN:
+            turned, more = self._settle_at(frame, square.upside_down())
+            if more > belief:
+                return turned, more
+        return marks, belief
+
+    def _settle_at(self, frame: Frame, square: Square) -> tuple[Landmarks, float]:
+        """The detector's square is rough, and one that cuts off a chin hides how long the face is: so
+        look again from where the last look saw it."""
         marks, belief = self._look(frame, square)
         for _ in range(_LOOKS):
             square = Square.of_landmarks(marks)
