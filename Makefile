@@ -26,8 +26,9 @@ fuzz: $(VENV)/.dev ffmpeg  ## Damaged files through ingest; COUNT=5000
 KILLS ?= 60
 SEED ?= 1
 MINUTES ?= 60
-chaos: $(VENV)/.dev models  ## Kill everything, lose nothing; KILLS=60 SEED=1 MINUTES=60
-	$(PY) -m tests.chaos --kills $(KILLS) --seed $(SEED) --minutes $(MINUTES)
+GROUP ?= consumer
+chaos: $(VENV)/.dev models  ## Kill everything, lose nothing; KILLS=60 SEED=1 MINUTES=60 GROUP=consumer|share
+	$(PY) -m tests.chaos --kills $(KILLS) --seed $(SEED) --minutes $(MINUTES) --group $(GROUP)
 
 check: $(VENV)/.dev  ## Lint, types, layers
 	$(VENV)/bin/ruff check .

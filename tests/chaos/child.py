@@ -16,7 +16,7 @@ from control.cli import main as cli
 from control.cli import worker
 from runtime.settings import load
 from schemas.events import Role
-from tests.chaos import broken, points
+from tests.chaos import broken, points, rebuilt
 from tests.chaos.block import ENVIRONMENT, Block
 
 
@@ -25,6 +25,8 @@ def main(name: str) -> None:
     points.skew_clock(block)
     broken.install(role, os.environ.get(broken.ENVIRONMENT, ""))
     points.install(role, load().swapper.group, points.Points(block))
+    if role is Role.CONTROL:
+        rebuilt.watch(Path(os.environ[ENVIRONMENT]).parent)
     original = worker.make
 
     def make(of: Role, settings: Any) -> Any:

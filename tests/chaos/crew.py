@@ -66,6 +66,7 @@ class Death:
     point: str = ""
     killed: bool = False
     lost: str = ""
+    busy: bool = False
     words: str = ""
 
 
@@ -99,9 +100,9 @@ class Crew:
                 continue
             point = member.block.fired if not member.killed else ""
             words = "" if code == -signal.SIGKILL else last_line(member.log)
-            deaths.append(
-                Death(member.name, member.role, code, point, member.killed, member.block.armed, words)
-            )
+            block = member.block
+            ended = member.name, member.role, code, point, member.killed, block.armed, block.busy, words
+            deaths.append(Death(*ended))
             pause = 0.0 if code == -signal.SIGKILL else AGAIN_SECONDS
             member.again = time.monotonic() + pause
         return deaths

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from control import admission
@@ -21,18 +22,22 @@ from runtime.cluster import ensure_topics
 from runtime.jobs import JobBoard
 from runtime.settings import Settings, load
 from schemas.errors import BrokerError
+from schemas.events import Role
 from schemas.job import JobSpec
-from tests.chaos import checks
+from tests.chaos import checks, rebuilt
 from tests.chaos.block import KILL, STOP
 from tests.chaos.crew import Broker, Crew, Death, Disk, Member
-from tests.chaos.schedule import Action, Kind
-from tests.chaos.work import Work, wrong_with
+from tests.chaos.schedule import LEAST, Action, Kind
+from tests.chaos.work import Work, numbers, wrong_with
 
 TICK_SECONDS = 0.05
 LONG_BROKER_STOP = 20.0
 ARMED_SECONDS = 45.0
 """A point that is not reached for so long is tried again later, in another process."""
 PATIENCE = 5
+"""Looks for somebody at work before somebody idle is taken."""
+TAKE_OVER_SECONDS = 8.0
+"""Session time-out of the schedulers' group plus two."""
 
 
 @dataclass
@@ -50,6 +55,8 @@ class Report:
     ends: Counter[str] = field(default_factory=Counter)
     """Services that ended by themselves, by last words: somebody else's failure that they could not bear."""
     counts: Counter[str] = field(default_factory=Counter)
+    take_overs: list[float] = field(default_factory=list)
+    """Seconds from the death of the control in charge to the next one in charge."""
     jobs: int = 0
     rounds: int = 0
     seconds: float = 0.0
@@ -65,6 +72,7 @@ class Report:
             "jobs": self.jobs, "rounds": self.rounds, "seconds": round(self.seconds, 1),
             "sigkills_in_flight": self.killed, "kills": dict(sorted(self.kills.items())),
             "kills_idle": dict(self.idle), "others": dict(self.others), "counts": dict(self.counts),
+            "take_over_seconds": [round(s, 2) for s in sorted(self.take_overs)],
             "ended_by_themselves": dict(self.ends),
         }  # fmt: skip
 
@@ -80,6 +88,13 @@ class Report:
         rows = (("besides", self.others), ("idle when killed", self.idle), ("counted", self.counts))
         for title, found in rows:
             lines += ["", title, *(f"  {name:34} {count:5}" for name, count in sorted(found.items()))]
+        if found := self.take_overs:
+            late = sum(s > TAKE_OVER_SECONDS for s in found)
+            lines += [
+                "",
+                f"next control in charge after {median(found):.1f} s (median of {len(found)}; longest "
+                f"{max(found):.1f} s; {late} above {TAKE_OVER_SECONDS:g} s)",
+            ]
         lines += ["", "services that ended by themselves"]
         lines += [f"  {count:3} {words[:150]}" for words, count in self.ends.most_common(12)]
         lines += ["", *(f"WRONG: {line}" for line in self.wrong)]
@@ -103,6 +118,13 @@ class Run:
         tell: Callable[[str], None] = print,
     ) -> None:
         self._folder, self._actions = folder, list(actions)
+        self._wanted = Counter(action.name for action in actions if action.kind.kills)
+        self._armed_by: dict[str, Action] = {}
+        """What armed a point last, by member."""
+        self._heads: list[float] = []
+        """When the control in charge died (monotonic seconds)."""
+        self._troubles: list[float] = []
+        """When the broker was disturbed."""
         self._random = random.Random(f"{seed}/victims")
         self._minutes, self._settle_seconds, self._tell = minutes, settle, tell
         self.report = Report(group, seed)
@@ -133,7 +155,7 @@ class Run:
                 "topics": {"frame_partitions": 4, "order_partitions": 4},
                 "limits": {"batch_bytes": 60_000, "stuck_seconds": 60.0},
                 "keep": {"sweep_seconds": 5.0},
-                "swapper": {"group": group, "engines": ["none"] if self._folder.name == "none" else ["mesh"]},
+                "swapper": {"group": group, "engines": ["mesh"]},
                 "broker": {"port": port},
                 "drain_seconds": 10.0,
                 "log": {"level": "info"},
@@ -189,7 +211,7 @@ class Run:
         due = 0.0
         while (left or self._armed()) and time.monotonic() < until:
             self._turn()
-            if not self._running and self._broker.up and left:
+            if len(self._running) <= len(self._work.orders) // 3 and self._broker.up and left:
                 self._submit()
             if self._running and left and time.monotonic() >= due:
                 action = left.pop(0)
@@ -201,7 +223,7 @@ class Run:
                 self._submit()
         if left:
             self._tell(f"{len(left)} disturbances were not made for want of time")
-            self.report.counts["not_made"] = len(left)
+            self.report.wrong.append(f"{len(left)} disturbances were not made for want of time")
 
     def _calm(self) -> None:
         """Nothing more is done to anybody; the jobs must come to their end."""
@@ -253,11 +275,13 @@ class Run:
                 if not self._broker.up:
                     return False
                 self._broker.kill()
+                self._troubles.append(time.monotonic())
                 self._count_kill("broker", True)
             case Kind.BROKER_STOP:
                 if not self._broker.up:
                     return False
                 self._broker.pause(True)
+                self._troubles += [time.monotonic(), time.monotonic() + action.seconds]
                 self._later(action.seconds, lambda: self._broker.pause(False))
                 self._count_other(
                     f"broker away {'a minute' if action.seconds > LONG_BROKER_STOP else '8 to 15 s'}"
@@ -283,6 +307,8 @@ class Run:
         block = member.block
         match action.kind:
             case Kind.KILL:
+                if not block.busy:  # it does not count, and is made once more
+                    self._actions.append(action)
                 self._kill(member)
             case Kind.STOP:
                 self._count_other(f"{member.role} stopped 8 to 12 s")
@@ -315,6 +341,7 @@ class Run:
     def _arm(self, member: Member, action: Action) -> None:
         block = member.block
         block.arm(action.point, action.passes, KILL if action.kind is Kind.POINT else STOP)
+        self._armed_by[member.name] = action
 
         def give_up() -> None:
             if member.block is block and block.armed:
@@ -358,19 +385,23 @@ class Run:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._ids), what))
 
     def _armed(self) -> bool:
-        return any(member.block.armed for member in self._crew.members)
+        """Whether a point is waited for, or was passed and what comes of it is not seen yet."""
+        return any(member.block.armed or member.block.fired for member in self._crew.members)
 
     # -- seeing what comes of it -------------------------------------------------------------------
 
     def _reap(self) -> None:
         for death in self._crew.reap():
             self._note("death", member=death.member, code=death.code, point=death.point, words=death.words)
+            if death.role is Role.CONTROL:
+                headless = death.busy and death.code == -signal.SIGKILL and self._broker.up
+                (self._heads if headless else self._troubles).append(time.monotonic())
             if death.point and death.code == -signal.SIGKILL:
                 self._count_kill(death.point, True)
             elif not death.killed:
                 self._ended(death)
             if death.lost:  # its process died before it came there
-                self._actions.append(Action(Kind.POINT, 1.0, death.role, death.lost))
+                self._actions.append(self._armed_by[death.member])
 
     def _ended(self, death: Death) -> None:
         words = death.words
@@ -391,13 +422,12 @@ class Run:
                 state = found.st_mtime_ns, found.st_ino
                 if self._looked.get(path) == state:
                     continue
-                data = path.read_bytes()
             except FileNotFoundError:
                 continue
             self._looked[path] = state
-            if data != (self._reference / path.name).read_bytes():
+            if wrong := checks.differences(self._reference / path.name, path, self._work.exact(path)):
                 self.report.wrong.append(
-                    f"{path.parent.name}/{path.name} was seen in part, or with other bytes"
+                    f"{path.parent.name}/{path.name} was seen in part, or with other bytes: {wrong[0]}"
                 )
 
     def _count_kill(self, name: str, busy: bool) -> None:
@@ -424,12 +454,13 @@ class Run:
         specs = [spec for spec, _ in self._specs.values()]
         folders = [self._folder / f"round-{n + 1}" for n in range(self.report.rounds)]
         self._complain(lambda: checks.states(records, specs))
-        for spec in specs:
-            output = Path(spec.output)
-            self._complain(lambda o=output: checks.differences(self._reference / o.name, o))  # type: ignore[misc]
+        self._complain(lambda: self._compare_results(specs))
         self._complain(lambda: checks.eventually_none(lambda: checks.lag(settings), 120))
         self._complain(lambda: checks.eventually_none(lambda: checks.store_leavings(settings, records), 60))
         self._complain(lambda: checks.segments_left(settings))
+        self._complain(lambda: checks.decisions(settings, specs))
+        self._complain(self._compare_schedulers)
+        self._complain(self._shortfalls)
         self._complain(lambda: checks.checkpoints(settings, self.report.counts))
         self._complain(lambda: checks.answers(settings, self.report.counts))
         self._reap()
@@ -438,6 +469,40 @@ class Run:
             self._complain(lambda: checks.share_lag(settings))
         self._complain(lambda: checks.scratch_leavings(settings))
         self._complain(lambda: checks.output_leavings(folders, specs))
+
+    def _compare_results(self, specs: Sequence[JobSpec]) -> list[str]:
+        """All results with those of the undisturbed run."""
+        wrong, counts = [], self.report.counts
+        shown = {p.name: len(numbers(p)) for p in self._reference.iterdir()}
+        for spec in specs:
+            result = Path(spec.output)
+            reference, exact = self._reference / result.name, self._work.exact(result)
+            found = checks.differences(reference, result, exact)
+            if not found and not exact:
+                order = next(o for o in self._work.orders if o.name == result.stem)
+                found = [f"{result}: {what}" for what in [wrong_with(order, result)] if what]
+            if not found:
+                counts["results the same" if exact else "results with the same frames and times"] += 1
+                counts["frames in them"] += shown[result.name]
+            wrong += found
+        return wrong
+
+    def _compare_schedulers(self) -> list[str]:
+        found = rebuilt.take_overs(self._folder / "crew")
+        self.report.take_overs = rebuilt.seconds_after(self._heads, found, self._troubles)
+        compared = [entry for entry in found if entry["before"]]
+        self.report.counts["schedulers rebuilt and compared"] = len(compared)
+        self.report.counts["of these with jobs running"] = sum(entry["running"] > 0 for entry in compared)
+        return rebuilt.wrong_with(found)
+
+    def _shortfalls(self) -> list[str]:
+        """Each role and point has had its share of kills, with work in flight."""
+        kills = self.report.kills
+        return [
+            f"{name} was killed {kills[name]} times instead of {min(LEAST, wanted)} at least"
+            for name, wanted in self._wanted.items()
+            if kills[name] < min(LEAST, wanted)
+        ]
 
     def _complain(self, check: Callable[[], list[str]]) -> None:
         """Add what a check finds wrong; one that cannot be made is wrong too, and the others are made."""

@@ -33,6 +33,8 @@ class Order:
     suffix: str
     fields: dict[str, Any] = field(default_factory=dict)
     face: bool = False
+    exact: bool = True
+    """Its encoder is one of those that give the same bytes again; else frames and times are compared."""
 
 
 class Work:
@@ -41,7 +43,6 @@ class Work:
     def __init__(self, settings: Settings, folder: Path, few: bool) -> None:
         self._cluster = Cluster(local.Local(settings, None))
         self._folder = folder
-        self._share = settings.swapper.group == "share"
         self.orders = self._orders(few)
         self._specs: dict[str, JobSpec] = {}
 
@@ -49,6 +50,10 @@ class Work:
         """A job of each kind, by its name; results go to `folder`."""
         folder.mkdir(parents=True)
         return {o.name: self._spec(o, folder / f"{o.name}.{o.suffix}") for o in self.orders}
+
+    def exact(self, result: Path) -> bool:
+        """Whether a result is to be the same to the byte."""
+        return next(o.exact for o in self.orders if o.name == result.stem)
 
     def _spec(self, order: Order, output: Path) -> JobSpec:
         """The same each time but for its name and where the result goes."""
@@ -81,6 +86,9 @@ class Work:
             for suffix, encode in kinds:
                 name = f"{clip.stem}-{suffix}-{encode.get('encoder', 'x264')}"
                 orders.append(Order(name, clip, suffix, slow | {"encode": encode}))
+        for clip, suffix, encoder in ((b, "webm", "libvpx-vp9"), (c, "mov", "prores_ks")):
+            name = f"{clip.stem}-{suffix}-{encoder}"
+            orders.append(Order(name, clip, suffix, slow | {"encode": {"encoder": encoder}}, exact=False))
         orders += [
             Order("face-ffv1", face, "mkv", {"encode": {"encoder": "ffv1"}}, face=True),
             Order("face-short", face, "mov", {"encode": quick, "plan": {"segment_seconds": 0.5}}, face=True),
@@ -186,7 +194,7 @@ def wrong_with(order: Order, result: Path) -> str:
         return f"frames {[n for _, n in made]}"
     shift = made[0][0] - given[0][0]
     off = max(abs(b - a - shift) for (a, _), (b, _) in zip(given, made, strict=True))
-    if off > (Fraction(1, 1000) if order.suffix == "mkv" or order.clip.suffix == ".mkv" else 0):
+    if off > (Fraction(1, 1000) if {order.suffix, order.clip.suffix[1:]} & {"mkv", "webm"} else 0):
         return f"frames are shown up to {float(off):.4f} s off"
     if _sound(order.clip) != _sound(result):
         return f"{_sound(result)} packets of sound instead of {_sound(order.clip)}"
