@@ -42,7 +42,7 @@ def main() -> int:
     run = Run(
         folder.absolute(), actions, options.group, options.seed, few=few,
         broken=options.negative or "", minutes=options.minutes,
-        settle=60.0 if options.negative else 240.0, tell=lambda line: print(line, flush=True),
+        settle=60.0 if options.negative else 600.0, tell=lambda line: print(line, flush=True),
     )  # fmt: skip
     report = run()
     (folder / "report.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
