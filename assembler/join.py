@@ -59,6 +59,8 @@ class StreamState:
     end: StreamEnd | None = None
     closing: bool = False
     """The end was handed out, too."""
+    encoding: bool = False
+    """Somebody takes its pairs as they come."""
     next_seq: int = 0
     """Sequence number of the first frame that was not handed out yet."""
     frames: dict[int, Message[FrameBatch]] = field(default_factory=dict)
@@ -92,9 +94,29 @@ class StreamState:
         return self.next_seq in self.frames and self.next_seq in self.swaps
 
     @property
+    def answered(self) -> bool:
+        """All patches that are still to come are here: nothing can hold it up."""
+        if self.end is None:
+            return False
+        seq = self.next_seq
+        while (swaps := self.swaps.get(seq)) is not None:
+            seq += swaps.record.count
+        return seq >= self.end.count
+
+    @property
     def wanting(self) -> bool:
         """The patches that come next are here, their frames are not."""
         return self.next_seq in self.swaps and self.next_seq not in self.frames
+
+    @property
+    def patches(self) -> int:
+        """Bytes of patches that wait for their frames or for room in the encoder."""
+        return sum(len(batch.body) for batch in self.swaps.values())
+
+    @property
+    def known(self) -> bool:
+        """The frames that come next do not come along with the topic, and where they lie is known."""
+        return self.range is not None and (self.replayed or self.next_seq in self.offsets)
 
     def accept(self, batch: Message[FrameBatch]) -> None:
         """Take in a batch of frames; the first of its number is kept."""
@@ -248,9 +270,9 @@ class Join:
         return sum(state.held for state in self._streams.values())
 
     def let_go(self, topic: str, most: int) -> None:
-        """Drop frames that wait for patches, of the largest streams first, until at most `most` bytes are
-        held or all that is held can be encoded now."""
-        idle = [s for s in self._streams.values() if s.frames and not s.ready]
+        """Drop frames that wait for patches or for an encoder, of the largest streams first, until at most
+        `most` bytes are held or all that is held can be encoded now."""
+        idle = [s for s in self._streams.values() if s.frames and not (s.ready and s.encoding)]
         for state in sorted(idle, key=lambda s: -s.held):
             if self.held <= most:
                 return
@@ -259,7 +281,17 @@ class Join:
     @property
     def starving(self) -> bool:
         """Patches wait for frames that have not been read yet."""
-        return any(state.wanting and state.range is None for state in self._streams.values())
+        return any(state.wanting and not state.known for state in self._streams.values())
+
+    @property
+    def answered(self) -> bool:
+        """All patches of some stream are here."""
+        return any(state.answered for state in self._streams.values())
+
+    @property
+    def patches(self) -> int:
+        """Bytes of patches held."""
+        return sum(state.patches for state in self._streams.values())
 
     def add(
         self, side: Side, partition: int, offset: int, message: Message[Record], written_ms: int = 0

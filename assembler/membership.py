@@ -42,7 +42,7 @@ class PairedConsumer:
         self._incremental = settings.kafka.group_protocol == "consumer"
         self._on_revoke = on_revoke
         self._assigned: dict[Side, set[int]] = {side: set() for side in Side}
-        self._paused = False
+        self._paused: set[Side] = set()
         self.gained = False
         """Partitions came since this was last cleared."""
         self._trouble: AssignmentError | None = None
@@ -83,23 +83,23 @@ class PairedConsumer:
     def side(self, message: KafkaMessage) -> Side:
         return self._sides[str(message.topic())]
 
-    def pause_frames(self, paused: bool) -> None:
-        """Stop or go on fetching frames; swaps are always read."""
-        if paused == self._paused:
+    def pause(self, side: Side, paused: bool) -> None:
+        """Stop or go on fetching one side."""
+        if paused == (side in self._paused):
             return
-        self._paused = paused
-        self._apply_pause(self.assigned)
+        (self._paused.add if paused else self._paused.discard)(side)
+        self._apply_pause(side, self.assigned)
 
-    def _apply_pause(self, numbers: Iterable[int]) -> None:
-        frames = [TopicPartition(self.topics[Side.FRAMES], number) for number in numbers]
-        if frames:
-            with translated("pausing frames"):
-                (self._consumer.pause if self._paused else self._consumer.resume)(frames)
+    def _apply_pause(self, side: Side, numbers: Iterable[int]) -> None:
+        places = [TopicPartition(self.topics[side], number) for number in numbers]
+        if places:
+            with translated(f"pausing {side}"):
+                (self._consumer.pause if side in self._paused else self._consumer.resume)(places)
 
     @property
-    def paused(self) -> bool:
-        """Whether frames are not fetched now."""
-        return self._paused
+    def paused(self) -> frozenset[Side]:
+        """The sides that are not fetched now."""
+        return frozenset(self._paused)
 
     def first_offsets(self) -> dict[tuple[Side, int], int]:
         """The first offset that is left of each partition held. Raises BrokerError."""
@@ -140,8 +140,8 @@ class PairedConsumer:
             self._assigned[self._sides[place.topic]].add(place.partition)
         self._check_pairs()
         self.gained = self.gained or bool(gained)
-        if self._paused:
-            self._apply_pause({place.partition for place in gained})
+        for side in self._paused:
+            self._apply_pause(side, {place.partition for place in gained if self._sides[place.topic] is side})
 
     def _revoke(self, _: Consumer, lost: list[TopicPartition]) -> None:
         for place in lost:

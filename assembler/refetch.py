@@ -5,7 +5,7 @@ Those of a replay, which are another stream's, and a stream's own that were let 
 
 from __future__ import annotations
 
-from assembler.join import Join, StreamKey, StreamState
+from assembler.join import StreamKey, StreamState
 from runtime.ranges import RangeReader
 from runtime.settings import Settings
 from schemas.frames import RangeRef
@@ -21,8 +21,8 @@ class Refetch:
     def __len__(self) -> int:
         return len(self._readers)
 
-    def bring(self, state: StreamState, join: Join) -> None:
-        """Give a stream the frames whose patches wait, below the bound of memory.
+    def bring(self, state: StreamState) -> None:
+        """Give a stream that is being encoded the frames whose patches come next.
 
         Raises FramesLostError, BrokerError, RecordError.
         """
@@ -31,10 +31,7 @@ class Refetch:
         reader = self._readers.get(state.key) or self._open(state, state.range)
         if reader is None:
             return
-        while state.wanting and join.held <= self._settings.limits.assembler_bytes:
-            batch = reader.poll(0)
-            if batch is None:
-                return
+        if (batch := reader.poll(0)) is not None:
             state.accept(batch)
 
     def forget(self, key: StreamKey) -> None:

@@ -52,7 +52,7 @@ class SegmentTask:
     """Pastes, encodes and stores one stream. Fed by the polling thread, works in its own.
 
     `specs` gives the job's spec and may wait for it; the file lives in `scratch` until it is handed to
-    the store. `room`: pairs that may wait.
+    the store. `room`: pairs that may wait; `size`: bytes that it takes for all of it.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class SegmentTask:
         store: Store,
         scratch: Path,
         room: int,
+        size: int = 0,
     ) -> None:
-        self.key, self.start = key, start
+        self.key, self.start, self.size = key, start, size
         self.tally = Tally()
         self.reported = 0
         """Frames told of in progress events."""

@@ -19,10 +19,12 @@ from assembler.finish import FinishService
 from assembler.join import Join, Side, StreamKey, StreamState
 from assembler.membership import PairedConsumer
 from assembler.refetch import Refetch
+from assembler.room import Room, encoder_bytes
 from assembler.segment import Cancelled, SegmentTask
 from assembler.watchdog import Finding, Watchdog
 from runtime.jobs import JobBoard
 from runtime.kafka import producer, transactional_producer
+from runtime.memory import fitted, share
 from runtime.metrics import REGISTRY
 from runtime.outbox import Outbox, TransactionalOutbox
 from runtime.redact import cleaned
@@ -33,6 +35,7 @@ from runtime.tables import read_table
 from schemas.checkpoint import Checkpoint
 from schemas.errors import BrokerError, FacestreamError, FramesLostError, RecordError, StoreError
 from schemas.events import STREAM_WAITS, Failed, Progress, Role, Warned
+from schemas.frames import StreamStart
 from schemas.job import JobSpec, Lane
 from schemas.record import Record, decode, encode
 
@@ -71,6 +74,8 @@ class AssemblerService:
         clock: Callable[[], float] = time.monotonic,
         finish: bool = True,
     ) -> None:
+        self._room = Room(share(settings, Role.ASSEMBLER).work)
+        settings = fitted(settings, Role.ASSEMBLER)
         self._settings, self._lane, self._clock = settings, lane, clock
         self._instance = instance or f"{socket.gethostname()}-{os.getpid()}"
         self._topics = settings.topic_set
@@ -247,24 +252,29 @@ class AssemblerService:
             self._fail(loss.key, loss.job, loss.error)
 
     def _hold_back(self) -> None:
-        """Keep the frames in memory below the bound."""
+        """Keep the frames in memory below the bound, and the patches below half of it as long as there is
+        something to encode without more of them."""
         held, bound = self._join.held, self._settings.limits.assembler_bytes
         _HELD.set(held)
-        if held > bound and self._join.starving:
+        if self._join.starving and (held > bound or Side.FRAMES in self._consumer.paused):
             # what is held waits for a swapper, what could go on lies behind it: make room
             self._join.let_go(self._consumer.topics[Side.FRAMES], bound // 2)
             held = self._join.held
         if held > bound or self._draining:
-            self._consumer.pause_frames(True)
+            self._consumer.pause(Side.FRAMES, True)
         elif held <= bound // 2:
-            self._consumer.pause_frames(False)
+            self._consumer.pause(Side.FRAMES, False)
+        patches = self._join.patches
+        if not self._join.answered or patches <= bound // 4:
+            self._consumer.pause(Side.SWAPS, False)
+        elif patches > bound // 2:
+            self._consumer.pause(Side.SWAPS, True)
 
     # -- encoding ----------------------------------------------------------------------------------
 
     def _feed(self) -> None:
         for state in self._join:
             try:
-                self._refetch.bring(state, self._join)
                 self._feed_stream(state)
             except (RecordError, FramesLostError) as error:
                 self._fail(state.key, state.job, error)
@@ -272,17 +282,40 @@ class AssemblerService:
     def _feed_stream(self, state: StreamState) -> None:
         task = self._tasks.get(state.key)
         if task is None:
-            if state.start is None or not (state.ready or state.complete):  # complete: it has no frame at all
+            task = self._open(state)
+            if task is None:
                 return
-            task = self._tasks[state.key] = self._open(state)
+        if not task.full:
+            self._refetch.bring(state)
         while not task.full and (pair := state.take()) is not None:
             task.offer(pair)
         if state.complete and not state.closing and state.end is not None:
             state.closing = task.offer(state.end)
 
-    def _open(self, state: StreamState) -> SegmentTask:
+    def _open(self, state: StreamState) -> SegmentTask | None:
+        """Begin a stream, if it can be begun and there is room."""
         start = state.start
-        assert start is not None
+        due = (
+            state.ready or state.complete or (state.wanting and state.known)
+        )  # complete: it has no frame at all
+        if start is None or not due:
+            return None
+        size = encoder_bytes(start.format, start.encoder, self._settings.limits)
+        if not self._room.has(size, state.answered, self._encoding()):
+            return None
+        state.encoding = True
+        task = self._tasks[state.key] = self._task(state.key, start, size)
+        return task
+
+    def _encoding(self) -> list[tuple[int, bool]]:
+        """The size of each encoder, and whether all patches for it are here."""
+        states = {key: self._join.get(key) for key in self._tasks}
+        now = [
+            (task.size, (s := states[key]) is not None and s.answered) for key, task in self._tasks.items()
+        ]
+        return now + [(task.size, False) for task in self._leaving]
+
+    def _task(self, key: StreamKey, start: StreamStart, size: int) -> SegmentTask:
         board = self._board
 
         def spec(stopped: Callable[[], bool]) -> JobSpec:
@@ -297,7 +330,7 @@ class AssemblerService:
                         raise
 
         room = self._settings.limits.queue_batches
-        return SegmentTask(state.key, start, spec, self._store, self._scratch, room)
+        return SegmentTask(key, start, spec, self._store, self._scratch, room, size)
 
     def _settle(self) -> None:
         """Commit the segments that are done, and tell of those that failed."""
@@ -399,7 +432,7 @@ class AssemblerService:
 
     def _watch(self, state: StreamState, now: float) -> None:
         key = state.key
-        findings = self._watchdog.look(state, now, self._consumer.paused)
+        findings = self._watchdog.look(state, now, bool(self._consumer.paused))
         if Finding.ENDED in findings and self._board.ended(state.job, key.epoch):
             _log.info("stream_of_ended_job", stream=key.stream, epoch=key.epoch)
             self._close(key)  # decoded once more after its end: nothing more comes of it

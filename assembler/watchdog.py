@@ -42,8 +42,10 @@ class Watchdog:
 
     def look(self, state: StreamState, now: float, paused: bool) -> set[Finding]:
         """What there is to do. As long as patches of other streams come, it may just not be this one's turn,
-        unless later ones of its own are here. `paused`: frames are not read now."""
-        if state.complete or state.ready or (paused and state.next_seq not in state.frames):
+        unless later ones of its own are here; nor if it only waits to be encoded. `paused`: not all is read
+        now."""
+        in_turn = state.answered and not state.encoding
+        if state.complete or state.ready or in_turn or (paused and state.next_seq not in state.frames):
             self.forget(state.key)
             return set()
         waiting = self._waiting.get(state.key)

@@ -139,18 +139,21 @@ def consumer(
     `protocol`: `consumer` is KIP-848, its session time-out a setting of the group
     (`cluster.configure_group`); with `classic` it is one of the member.
     """
-    config: Config = _reading(kafka) | {
-        "group.id": group,
-        "group.protocol": protocol or kafka.group_protocol,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": reset,
-        "isolation.level": isolation,
-        "max.poll.interval.ms": kafka.max_poll_ms,
-        "queued.min.messages": 100,
-        "fetch.queue.backoff.ms": 10,  # the default stalls for 1 s once the byte queue was full
-        "queued.max.messages.kbytes": _kbytes(kafka.prefetch_bytes),
-    }
+    config: Config = (
+        _reading(kafka)
+        | {
+            "group.id": group,
+            "group.protocol": protocol or kafka.group_protocol,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": reset,
+            "isolation.level": isolation,
+            "max.poll.interval.ms": kafka.max_poll_ms,
+            "queued.min.messages": 100,
+            "fetch.queue.backoff.ms": 10,  # the default stalls for 1 s once the byte queue was full
+        }
+        | _ahead(kafka)
+    )
     if instance_id:
         config["group.instance.id"] = instance_id
     if config["group.protocol"] == "classic":
@@ -272,6 +275,18 @@ def _reading(kafka: KafkaSettings) -> Config:
         "max.partition.fetch.bytes": min(16 << 20, fetch),
         "fetch.wait.max.ms": 100,
         "message.max.bytes": kafka.record_limit,
+    }
+
+
+def _ahead(kafka: KafkaSettings) -> Config:
+    """Half of what may be fetched ahead waits in the queue, half is one answer under way. A record larger
+    than an answer may be still comes, alone (KIP-74); the client only wants its settings to agree."""
+    half = max(kafka.prefetch_bytes // 2, 1 << 10)
+    return {
+        "queued.max.messages.kbytes": _kbytes(half),
+        "fetch.max.bytes": half,
+        "max.partition.fetch.bytes": min(16 << 20, half),
+        "message.max.bytes": max(min(kafka.record_limit, half), 1000),
     }
 
 

@@ -105,9 +105,9 @@ class KafkaSettings(Section):
     request_seconds: Seconds = 30.0
     """How long one request to the cluster may take before it is an error."""
     producer_queue_bytes: Bytes = 128 * MIB
-    """Bound of what one producer holds unsent; above it, sending waits."""
+    """Bound of what one producer holds unsent; above it, sending waits. Less where `memory` says so."""
     prefetch_bytes: Bytes = 64 * MIB
-    """Bound of what one consumer fetches ahead."""
+    """Bound of what one consumer fetches ahead, from one broker. Less where `memory` says so."""
 
     @model_validator(mode="after")
     def _check_security(self) -> Self:
@@ -148,11 +148,22 @@ class LimitSettings(Section):
     queue_batches: Count = 4
     """Length of each queue between the stages of a worker, in batches."""
     assembler_bytes: Bytes = 512 * MIB
-    """Frames that an assembler holds in memory; above it they are read again later."""
+    """Frames that wait in an assembler's memory; above it they are read again later. Less where
+    `memory.assembler` says so."""
     releases: Count = 3
     """How often a segment is released at most where a failure may pass; then its job fails."""
     stuck_seconds: Seconds = 900.0
     """A stream whose next patches do not come for so long, though workers live, is released again."""
+
+
+class MemorySettings(Section):
+    """How large one process of a service becomes, resident; give its container a fifth more. From it follow
+    the bounds of its queues and how many inputs or encoders it has open at once (`runtime.memory`). One
+    decoder, encoder or engine may always run, however large its frames are."""
+
+    ingest: Bytes = 1 * GIB
+    swapper: Bytes = 2 * GIB
+    assembler: Bytes = 3 * GIB
 
 
 class KeepSettings(Section):
@@ -258,6 +269,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     topics: TopicSettings = TopicSettings()
     limits: LimitSettings = LimitSettings()
+    memory: MemorySettings = MemorySettings()
     keep: KeepSettings = KeepSettings()
     input: InputSettings = InputSettings()
     swapper: SwapperSettings = SwapperSettings()

@@ -183,6 +183,42 @@ def test_frames_are_counted_while_they_wait() -> None:
     assert join.held == 0
 
 
+def test_only_what_is_being_encoded_keeps_its_frames_when_room_is_made() -> None:
+    join = Join()
+    for number, stream in enumerate(("j/0", "j/1", "j/2")):
+        log = Partition(join, number)
+        log.frames(start(stream), batch(stream, 0, 2))
+        if stream != "j/2":
+            log.swaps(swaps(stream, 0, 2))
+    encoded, waiting, bare = (join.get(StreamKey(f"j/{n}", 0)) for n in range(3))
+    assert encoded is not None
+    assert waiting is not None
+    assert bare is not None
+    encoded.encoding = True
+    join.let_go("f", 0)
+    assert encoded.frames
+    assert not waiting.frames
+    assert not bare.frames
+    assert waiting.wanting
+    assert waiting.known
+    assert not join.starving, "they are fetched when they are encoded"
+    waiting.next_seq = 2
+    Partition(join, 1).swaps(swaps("j/1", 2, 2))
+    assert join.starving, "nobody has seen yet where these lie"
+
+
+def test_a_stream_is_answered_when_no_patches_are_missing() -> None:
+    join = Join()
+    log = Partition(join)
+    log.frames(start("j/0"), batch("j/0", 0, 2))
+    log.swaps(swaps("j/0", 0, 2), swaps("j/0", 4, 2))
+    assert not join.answered, "its end is not known"
+    log.swaps(end("j/0", 6))
+    assert not join.answered
+    log.swaps(swaps("j/0", 2, 2))
+    assert join.answered
+
+
 def test_offsets_stay_at_the_start_of_the_oldest_unfinished_stream() -> None:
     join = Join()
     log = Partition(join, 3)
