@@ -1,11 +1,12 @@
 """When each frame is shown: the one rule by which an input's timestamps are put in order.
 
-1. *Clocks.* A track's decode timestamps rise. A single packet out of line between two neighbours that rise
-   is an outlier: its time counts as missing. A fall of more than JUMP_BACK seconds that stays is a restarted
-   clock; one of 2^33 ticks of 90 kHz, the width of MPEG's clock, a wrap; a leap of more than JUMP_AHEAD
-   seconds, in MPEG streams only, a clock that was set anew. From there on all tracks are shifted alike: by
-   2^33 ticks after a wrap, else so that the picture goes on without a gap. No sound is dropped: where the
-   old clock's reaches into the new one's, the muxer sets packets a tick apart until both agree.
+1. *Clocks.* A track's decode timestamps rise; a picture without one tells nothing of the clock. A single
+   packet out of line between two neighbours that rise is an outlier: its time counts as missing. A fall of
+   more than JUMP_BACK seconds that stays is a restarted clock; one of 2^33 ticks of 90 kHz, the width of
+   MPEG's clock, a wrap; a leap of more than JUMP_AHEAD seconds, in MPEG streams only, a clock that was set
+   anew. From there on all tracks are shifted alike: by 2^33 ticks after a wrap, else so that the picture goes
+   on without a gap. No sound is dropped: where the old clock's reaches into the new one's, the muxer sets
+   packets a tick apart until both agree.
 2. *Frames* are shown in the order in which the decoder gives them out. Where their times are the right ones
    in another order, each moved by no more than a decoder may reorder (AVI knows decode times only), they are
    sorted.
@@ -147,9 +148,10 @@ class Clock:
 
     def ticks(self) -> Iterator[tuple[int, int]]:
         """(packet number, time) of what must rise: the decode times, or the presentation times of packets
-        without."""
+        without; not those of pictures, which may be reordered (FFmpeg finds no decode times for the first
+        ones of Matroska)."""
         for number, (pts, dts) in enumerate(zip(self.pts, self.dts, strict=True)):
-            tick = pts if dts == MISSING else dts
+            tick = pts if dts == MISSING and self.kind != "video" else dts
             if tick != MISSING:
                 yield number, tick
 

@@ -94,6 +94,14 @@ def test_good_clocks_need_nothing() -> None:
     assert mend_clocks(clocks([0, 3000, 6000], [0, 1920, 3840]), 0, True, Counter()) is None
 
 
+def test_pictures_without_decode_times_tell_nothing_of_the_clock() -> None:
+    """As FFmpeg reads slow Matroska with B-frames: the reordered pictures at the start are no restart."""
+    slow = Clock(Fraction(1, 1000), "video")
+    for place, (pts, dts) in enumerate([(0, None), (4000, None), (2000, 0), (1000, 1000), (3000, 2000)]):
+        slow.add(pts, dts, 1000, place)
+    assert mend_clocks([slow], 0, False, Counter()) is None
+
+
 def test_after_a_restart_the_picture_goes_on_and_sound_is_shifted_alike() -> None:
     picture = [126_000 + n * STEP for n in range(60)]
     sound = [126_000 - 1920 + n * 1920 for n in range(95)]
