@@ -1,0 +1,317 @@
+"""Every model the engine knows, as data: what goes in, what comes out, and how it is read.
+
+A file is `<name>.onnx`. Means and deviations are of samples 0..1 in the order the model takes its
+channels, licences as their publishers state them; `commercial` is false where one forbids commercial
+use, or where none is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+Triple = tuple[float, float, float]
+
+ZERO: Triple = (0.0, 0.0, 0.0)
+HALF: Triple = (0.5, 0.5, 0.5)
+ONE: Triple = (1.0, 1.0, 1.0)
+IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
+IMAGENET_DEVIATION: Triple = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Samples 0..255 to a model's input: `(x / 255 - mean) / deviation`, channels B G R or R G B."""
+
+    mean: Triple = ZERO
+    deviation: Triple = ONE
+    rgb: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Under what a model is published."""
+
+    licence: str
+    commercial: bool
+
+
+_NONCOMMERCIAL = Terms("non-commercial", False)
+_UNKNOWN = Terms("unknown", False)
+_APACHE, _MIT, _GPL = (Terms(name, True) for name in ("Apache-2.0", "MIT", "GPL-3.0"))
+
+
+class Layout(Enum):
+    """How a detector's outputs are read."""
+
+    YOLO = "yolo"
+    """One output, rows of centre, size, score and 5 x (x, y, confidence), in canvas pixels."""
+    ANCHORS = "anchors"
+    """Scores, boxes (left, top, right, bottom from the anchor) and points, each for strides 8, 16, 32;
+    two anchors a cell."""
+    CENTRES = "centres"
+    """Class, object, box (shift, log size) and points, each for strides 8, 16, 32; one anchor a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """Finds faces on a square canvas of B G R. `sides`: of the canvas; the last is the default."""
+
+    file: str
+    terms: Terms
+    layout: Layout
+    scale: Scale
+    sides: tuple[int, ...] = (640,)
+
+
+@dataclass(frozen=True, slots=True)
+class Landmarker:
+    """68 points on a grid of 64; `full` is the mean confidence that counts as score 1."""
+
+    file: str
+    terms: Terms
+    full: float
+    heatmaps: bool
+    """Confidence is read from a second output of heat maps, else from each point's third number."""
+
+
+class Blend(Enum):
+    """Which embedding of the target face a swapper's `weight` mixes in."""
+
+    NORMED = "normed"
+    RAW = "raw"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource:
+    """The source goes in as 512 numbers made of its raw embedding, in the order of these fields."""
+
+    converter: str = ""
+    """Model that maps the raw embedding; none: it is taken as it is."""
+    emap: bool = False
+    """Multiply by the swapper's own last initializer (512 x 512)."""
+    normed: bool = True
+    """Divide: by the norm of the raw embedding with an emap, else by its own."""
+    blend: Blend = Blend.NORMED
+
+
+@dataclass(frozen=True, slots=True)
+class PictureSource:
+    """The source goes in as a crop of its picture, R G B 0..1."""
+
+    template: str
+    side: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swapper:
+    """Inputs `source` and `target`; the first output is the new crop.
+
+    `restore`: the output is in the scale of the input, else 0..1. `boosts`: sides of the crop that are
+    offered; each a multiple of `side`, in tiles of which it goes through the model.
+    """
+
+    file: str
+    terms: Terms
+    side: int
+    template: str
+    scale: Scale
+    source: VectorSource | PictureSource
+    restore: bool
+    boosts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enhancer:
+    """Input `input`, -1..1 as is the output; `weighted` models take a `weight` too."""
+
+    file: str
+    terms: Terms
+    template: str
+    side: int
+    weighted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Masker:
+    """Says where a crop shows what is wanted. `side` of its input."""
+
+    file: str
+    terms: Terms
+    side: int
+
+
+def _anchored(file: str) -> Detector:
+    scale = Scale(mean=(127.5 / 255,) * 3, deviation=(128 / 255,) * 3, rgb=False)
+    return Detector(file, _NONCOMMERCIAL, Layout.ANCHORS, scale, (160, 320, 480, 512, 640))
+
+
+DETECTORS: Mapping[str, Detector] = MappingProxyType(
+    {
+        "yolo_face": Detector("yoloface_8n", _GPL, Layout.YOLO, Scale(rgb=False)),
+        "scrfd": _anchored("scrfd_2.5g"),
+        "retinaface": _anchored("retinaface_10g"),
+        "yunet": Detector("yunet_2023_mar", _MIT, Layout.CENTRES, Scale(deviation=(1 / 255,) * 3, rgb=False)),
+    }
+)
+MANY_DETECTORS = ("retinaface", "scrfd", "yolo_face")
+"""What `many` stands for, in the order in which their faces are counted."""
+
+LANDMARKERS: Mapping[str, Landmarker] = MappingProxyType(
+    {
+        "2dfan4": Landmarker("2dfan4", _MIT, 0.9, heatmaps=True),
+        "peppa_wutz": Landmarker("peppa_wutz", _APACHE, 0.95, heatmaps=False),
+    }
+)
+LANDMARK_ESTIMATOR = "fan_68_5"
+"""68 points from five (OpenRAIL-M); always needed."""
+
+RECOGNISER = "arcface_w600k_r50"
+"""Published for non-commercial use only; there is no other."""
+CLASSIFIER = "fairface"
+"""CC-BY-4.0; needed only for filters by gender, race or age."""
+
+_SMALL = (128, 256, 384, 512, 768, 1024)
+_MIDDLE = (256, 512, 768, 1024)
+
+
+def _inswapper(file: str) -> Swapper:
+    source = VectorSource(emap=True)
+    return Swapper(file, _NONCOMMERCIAL, 128, "arcface_128", Scale(), source, restore=False, boosts=_SMALL)
+
+
+def _hyperswap(file: str) -> Swapper:
+    terms = Terms("ResearchRAIL", False)
+    return Swapper(file, terms, 256, "arcface_128", Scale(HALF, HALF), VectorSource(), True, _MIDDLE)
+
+
+def _ghost(file: str) -> Swapper:
+    source = VectorSource("crossface_ghost", normed=False, blend=Blend.RAW)
+    return Swapper(file, _APACHE, 256, "arcface_112_v1", Scale(HALF, HALF), source, True, _MIDDLE)
+
+
+def _table(*swappers: Swapper) -> Mapping[str, Swapper]:
+    return MappingProxyType({swapper.file: swapper for swapper in swappers})
+
+
+_SIMSWAP = VectorSource("crossface_simswap")
+
+SWAPPERS: Mapping[str, Swapper] = _table(
+    Swapper(
+        "blendswap_256",
+        _NONCOMMERCIAL,
+        256,
+        "ffhq_512",
+        Scale(),
+        PictureSource("arcface_112_v2", 112),
+        restore=False,
+        boosts=_MIDDLE,
+    ),
+    _ghost("ghost_1_256"),
+    _ghost("ghost_2_256"),
+    _ghost("ghost_3_256"),
+    Swapper(
+        "hififace_unofficial_256",
+        _UNKNOWN,
+        256,
+        "mtcnn_512",
+        Scale(HALF, HALF),
+        VectorSource("crossface_hififace"),
+        restore=True,
+        boosts=_MIDDLE,
+    ),
+    _hyperswap("hyperswap_1a_256"),
+    _hyperswap("hyperswap_1b_256"),
+    _hyperswap("hyperswap_1c_256"),
+    _inswapper("inswapper_128"),
+    _inswapper("inswapper_128_fp16"),
+    Swapper(
+        "simswap_256",
+        _NONCOMMERCIAL,
+        256,
+        "arcface_112_v1",
+        Scale(IMAGENET_MEAN, IMAGENET_DEVIATION),
+        _SIMSWAP,
+        restore=False,
+        boosts=_MIDDLE,
+    ),
+    Swapper(
+        "simswap_unofficial_512",
+        _NONCOMMERCIAL,
+        512,
+        "arcface_112_v1",
+        Scale(),
+        _SIMSWAP,
+        restore=False,
+        boosts=(512, 1024),
+    ),
+    Swapper(
+        "uniface_256",
+        _UNKNOWN,
+        256,
+        "ffhq_512",
+        Scale(HALF, HALF),
+        PictureSource("ffhq_512", 256),
+        restore=True,
+        boosts=_MIDDLE,
+    ),
+)
+
+ENHANCERS: Mapping[str, Enhancer] = MappingProxyType(
+    {
+        one.file: one
+        for one in (
+            Enhancer("codeformer", Terms("S-Lab-1.0", False), "ffhq_512", 512, weighted=True),
+            Enhancer("gfpgan_1.2", _APACHE, "ffhq_512", 512),
+            Enhancer("gfpgan_1.3", _APACHE, "ffhq_512", 512),
+            Enhancer("gfpgan_1.4", _APACHE, "ffhq_512", 512),
+            Enhancer("gpen_bfr_256", _NONCOMMERCIAL, "arcface_128", 256),
+            Enhancer("gpen_bfr_512", _NONCOMMERCIAL, "ffhq_512", 512),
+            Enhancer("gpen_bfr_1024", _NONCOMMERCIAL, "ffhq_512", 1024),
+            Enhancer("gpen_bfr_2048", _NONCOMMERCIAL, "ffhq_512", 2048),
+            Enhancer("restoreformer_plus_plus", _APACHE, "ffhq_512", 512),
+        )
+    }
+)
+
+OCCLUDERS: Mapping[str, Masker] = MappingProxyType(
+    {name: Masker(name, _GPL, 256) for name in ("xseg_1", "xseg_2", "xseg_3")}
+)
+"""B G R 0..1, channels last; 1 where nothing lies before the face."""
+
+PARSERS: Mapping[str, Masker] = MappingProxyType(
+    {name: Masker(name, _MIT, 512) for name in ("bisenet_resnet_18", "bisenet_resnet_34")}
+)
+"""19 classes of what a pixel belongs to."""
+
+REGIONS: Mapping[str, int] = MappingProxyType(
+    {
+        "skin": 1,
+        "left-eyebrow": 2,
+        "right-eyebrow": 3,
+        "left-eye": 4,
+        "right-eye": 5,
+        "glasses": 6,
+        "nose": 10,
+        "mouth": 11,
+        "upper-lip": 12,
+        "lower-lip": 13,
+    }
+)
+"""Class of each region in a parser's output."""
+
+AREAS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "upper-face": (0, 1, 2, *range(31, 36), 14, 15, 16, *range(26, 16, -1)),
+        "lower-face": (*range(3, 14), *range(35, 30, -1)),
+        "mouth": tuple(range(48, 68)),
+    }
+)
+"""Points of the 68 around each area."""
+
+GENDERS = ("male", "female")
+RACES = ("white", "black", "latino", "asian", "asian", "indian", "arabic")
+AGES = ((0, 2), (3, 9), (10, 19), (20, 29), (30, 39), (40, 49), (50, 59), (60, 69), (70, 100))
+"""By the classifier's numbers; ages are half-open, so that a decade lacks its last year."""
