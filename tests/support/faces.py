@@ -22,9 +22,9 @@ from swapper.engines.base import Frame, FrameSwap, Plane
 from swapper.engines.mesh.detect import Detector
 from swapper.engines.mesh.inference import Model
 from swapper.engines.mesh.landmarks import Landmarks, Mesh
-from swapper.engines.mesh.sampling import scaled
 from swapper.engines.mesh.source import SourceFinder
 from swapper.models import store
+from swapper.sampling import scaled
 from tests.support.assets import carphone, dlib_resnet
 
 Bgr = npt.NDArray[np.uint8]

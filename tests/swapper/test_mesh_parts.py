@@ -11,9 +11,9 @@ from schemas.frames import VideoFormat
 from swapper.colour import samples
 from swapper.engines.mesh import kernels
 from swapper.engines.mesh.colour import SIDE, Light
-from swapper.engines.mesh.sampling import scaled, unturned
 from swapper.engines.mesh.smooth import Smoother
 from swapper.engines.mesh.topology import TRIANGLES, UV
+from swapper.sampling import scaled, unturned
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from schemas.errors import InputError, NoFaceError, UsageError
+from swapper.decode import decode
 from swapper.engines.base import SourceFace
-from swapper.engines.mesh.decode import decode
 from swapper.engines.mesh.engine import MeshEngine
 from tests.support.assets import astronaut, skimage_picture
 from tests.support.faces import Bgr, finder, models, read

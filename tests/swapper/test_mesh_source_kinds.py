@@ -12,10 +12,10 @@ import pytest
 
 from schemas.errors import InputError, NoFaceError
 from schemas.frames import VideoFormat
+from swapper.decode import decode
 from swapper.engines.base import Work
-from swapper.engines.mesh.decode import decode
 from swapper.engines.mesh.engine import MeshEngine
-from swapper.engines.mesh.headers import size_of
+from swapper.headers import size_of
 from tests.support.assets import astronaut
 from tests.support.faces import Bgr, bgr, clip, cosine, finder, identity, landmarks, models, pasted, read
 from tests.support.pictures import assert_alike, encoded, png_with_orientation, texture, with_orientation

@@ -1,6 +1,6 @@
 """Engine `mesh`: a source face unwrapped to a texture and drawn on the tracked mesh of each target face.
 
-detect     BlazeFace: where faces are              sampling   small RGB pictures from YUV planes
+detect     BlazeFace: where faces are              search     where to look for faces, and how
 landmarks  468-point mesh of one face              track      which face is which, ahead and back in time
 smooth     quietens landmarks between frames       texture    source pictures to one texture
 colour     the target's light on the texture       render     texture to patches

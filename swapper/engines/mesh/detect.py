@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swapper.engines.mesh.inference import Model
-from swapper.engines.mesh.sampling import Rgb
+from swapper.sampling import Rgb
 
 Points = npt.NDArray[np.float32]
 

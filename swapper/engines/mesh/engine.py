@@ -15,15 +15,14 @@ from schemas.errors import EngineError, UsageError
 from schemas.frames import FrameFlag, VideoFormat
 from schemas.swaps import SwapFlag
 from swapper.colour import Samples, samples
+from swapper.decode import decode
 from swapper.engines.base import Engine, Frame, FrameSwap, PatchPixels, SourceFace, Work
 from swapper.engines.mesh import fields
 from swapper.engines.mesh.colour import Light
-from swapper.engines.mesh.decode import decode
 from swapper.engines.mesh.detect import Detector
 from swapper.engines.mesh.inference import Model
 from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
 from swapper.engines.mesh.render import Look, Painter
-from swapper.engines.mesh.sampling import warped
 from swapper.engines.mesh.search import aspect, search
 from swapper.engines.mesh.smooth import Smoother
 from swapper.engines.mesh.source import SourceFinder
@@ -31,6 +30,7 @@ from swapper.engines.mesh.stages import Stages
 from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
 from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
+from swapper.sampling import warped
 
 _VERSION = 3
 """Raised with every change that alters patches."""

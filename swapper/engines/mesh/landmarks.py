@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from swapper.engines.mesh.detect import Detection
 from swapper.engines.mesh.inference import Model
-from swapper.engines.mesh.sampling import Rgb
 from swapper.engines.mesh.topology import LEFT_EYE_OUTER, RIGHT_EYE_OUTER, VERTICES
+from swapper.sampling import Rgb
 
 Landmarks = npt.NDArray[np.float32]
 """(468, 3): x, y in luma samples of the frame (x stretched to square ones where samples are not),

@@ -24,7 +24,7 @@ from swapper.engines.base import Frame
 from swapper.engines.mesh.detect import INPUT_SIDE, Detection, Detector, input_size
 from swapper.engines.mesh.landmarks import Square
 from swapper.engines.mesh.render import Rectangle
-from swapper.engines.mesh.sampling import scaled, unturned
+from swapper.sampling import scaled, unturned
 
 _MARGIN = 32
 """Samples of the detector's input by which the frame is continued on each side."""

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import NoFaceError
+from swapper.decode import Picture
 from swapper.engines.mesh.detect import Detection, Detector, input_size
 from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
-from swapper.engines.mesh.sampling import unturned
-from swapper.engines.mesh.texture import Picture
+from swapper.sampling import unturned
 
 _MIN_SCORE = 0.5
 _MIN_BELIEF = 0.95

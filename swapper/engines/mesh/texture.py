@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swapper.colour import Samples
+from swapper.decode import Picture
 from swapper.engines.mesh import kernels
 from swapper.engines.mesh.landmarks import Landmarks
 from swapper.engines.mesh.topology import (
@@ -30,8 +31,6 @@ from swapper.engines.mesh.topology import (
 )
 from swapper.transfer import from_srgb, is_hdr
 
-Picture = npt.NDArray[np.uint8]
-"""(height, width, 3), B G R."""
 Texture = npt.NDArray[np.uint8]
 """(SIDE, SIDE, 4): B, G, R, alpha."""
 Mask = npt.NDArray[np.uint8]

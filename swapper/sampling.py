@@ -21,7 +21,7 @@ Points = npt.NDArray[np.float32]
 
 def scaled(planes: Sequence[Plane], meaning: Samples, width: int, height: int) -> Rgb:
     """The whole frame at another size."""
-    return _rgb([_resized(plane, width, height) for plane in _coloured(planes)], meaning)
+    return rgb([_resized(plane, width, height) for plane in coloured(planes)], meaning)
 
 
 def warped(
@@ -33,8 +33,8 @@ def warped(
 ) -> Rgb:
     """A square cut-out; `matrix` (2, 3) takes its pixels to luma samples. The frame's edge is repeated."""
     chroma = _chroma_matrix(matrix, pixels)
-    return _rgb(
-        [_warped(plane, matrix if i == 0 else chroma, side) for i, plane in enumerate(_coloured(planes))],
+    return rgb(
+        [_warped(plane, matrix if i == 0 else chroma, side) for i, plane in enumerate(coloured(planes))],
         meaning,
     )
 
@@ -52,7 +52,7 @@ def unturned(points: Points, width: int, height: int, quarters: int) -> Points:
     return np.stack(before[quarters % 4], -1)
 
 
-def _coloured(planes: Sequence[Plane]) -> Sequence[Plane]:
+def coloured(planes: Sequence[Plane]) -> Sequence[Plane]:
     """Without a plane of alpha."""
     return planes[:3] if len(planes) >= 3 else planes[:1]
 
@@ -76,13 +76,14 @@ def _warped(plane: Plane, matrix: npt.NDArray[np.float64], side: int) -> Plane:
     return cv2.warpAffine(plane, matrix, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
-def _rgb(planes: Sequence[Plane], meaning: Samples) -> Rgb:
+def rgb(planes: Sequence[Plane], meaning: Samples) -> Rgb:
+    """R G B of planes of one size."""
     matrix = meaning.to_rgb()
     if len(planes) == 1:
         matrix = matrix[:, [0, 3]]
         matrix[:, 1] += meaning.to_rgb()[:, 1:3].sum(1) * meaning.grey
-    rgb: Any = cv2.transform(cv2.merge(list(planes)), matrix)
-    small: Rgb = rgb if rgb.dtype == np.uint8 else cv2.convertScaleAbs(rgb)
+    wide: Any = cv2.transform(cv2.merge(list(planes)), matrix)
+    small: Rgb = wide if wide.dtype == np.uint8 else cv2.convertScaleAbs(wide)
     if is_hdr(meaning.transfer):
         cv2.LUT(small, for_viewing(meaning.transfer), dst=small)
     return small

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import InputError
-from swapper.engines.mesh.headers import size_of
-from swapper.engines.mesh.texture import Picture
+from swapper.headers import size_of
+
+Picture = npt.NDArray[np.uint8]
+"""(height, width, 3) B G R."""
 
 _LONGEST = 3072
-"""Larger pictures are shrunk: a texture has 512 texels, and every view of a picture costs time."""
+"""Larger pictures are shrunk: no engine makes use of more, and every view of a picture costs time."""
 _MOST_PIXELS = 1 << 27
 """400 MB decoded; more than nearly any phone or camera makes."""
 _GREY = np.float32(128)
