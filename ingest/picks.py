@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
+from statistics import median_low
 
 from ingest.timeline import Timeline
 from schemas.errors import InputError
@@ -72,8 +74,10 @@ def _resample(picks: Picks, source: Timeline, rate: Fraction, most: int) -> Pick
     begin, end = pts[0] * base, (pts[-1] + picks.timeline.duration[-1]) * base
     first = ceil(begin * rate)
     ahead = begin - first / rate  # so that the first frame lies on the grid
-    # Containers round times to their ticks: a frame may be written one too late.
-    slack = min(base, 1 / (4 * rate))
+    # Containers round times to their ticks: a frame may be written one too late. A tick as long as a frame
+    # (AVI, Theora) is no rounding.
+    usual = median_low([b - a for a, b in pairwise(pts)] or picks.timeline.duration)
+    slack = min(base, usual * base / 8, 1 / (4 * rate))
     count = max(ceil((end - begin - slack) * rate), 1)
     if count > most:
         raise InputError(f"{float(rate):g} frames a second make {count} frames; {most} are the limit")

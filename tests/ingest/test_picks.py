@@ -43,6 +43,11 @@ def test_rounded_times_of_containers_pick_evenly() -> None:
     assert made([round(n * 1000 / 30) for n in range(30)], fps=(15, 1)).numbers == list(range(0, 30, 2))
 
 
+def test_ticks_as_long_as_frames_are_no_rounding() -> None:
+    """AVI and Theora: 1/12 s is frame 2 and a half, and shows frame 2."""
+    assert made(list(range(10)), Fraction(1, 30), fps=(12, 1)).numbers == [0, 2, 5, 7]
+
+
 def test_a_higher_rate_repeats_frames() -> None:
     assert made([0, 40, 80], fps=(50, 1)).numbers == [0, 0, 1, 1, 2, 2]
 
