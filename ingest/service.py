@@ -27,6 +27,7 @@ from ingest.worker import Worker
 from runtime.cluster import configure_group, ensure_topics
 from runtime.jobs import JobBoard
 from runtime.kafka import consumer, producer, translated
+from runtime.memory import fitted
 from runtime.outbox import Outbox
 from runtime.redact import cleaned
 from runtime.settings import Settings
@@ -76,6 +77,7 @@ class IngestService:
     name = "ingest"
 
     def __init__(self, settings: Settings, pauses: Sequence[float] = PAUSES) -> None:
+        settings = fitted(settings, Role.INGEST)
         self._settings, self._pauses = settings, pauses
         self._events = settings.topic_set.events
         self._orders = settings.topic_set.orders_ingest

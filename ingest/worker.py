@@ -22,6 +22,7 @@ from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
 from ingest.scenes import windows
 from ingest.streams import Delivery, FrameRun, StreamSender
+from runtime.memory import share
 from runtime.outbox import Outbox
 from runtime.payload import PayloadEncoder, check_record_size
 from runtime.ranges import Retained
@@ -42,7 +43,12 @@ R = TypeVar("R", bound=Record)
 
 
 KEPT_INPUTS = 4
-"""Inputs that a worker keeps open: their jobs' orders come in turn."""
+"""Inputs that a worker keeps open at most: their jobs' orders come in turn."""
+_DECODER_FRAMES = 40
+"""What a decoder holds at most, with what was made of its frames: 16 pictures to lean on, as many to be put
+in order, a batch."""
+_PLAN_FRAME_BYTES = 128
+"""What a plan takes for each frame of its input."""
 
 
 @dataclass(slots=True)
@@ -63,6 +69,11 @@ class _Input:
     decoder: InputDecoder
     going: _Pass | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes at most."""
+        return _input_bytes(self.decoder.plan)
+
     def close(self) -> None:
         if self.going is not None:
             self.going.run.close()
@@ -75,6 +86,7 @@ class Worker:
 
     def __init__(self, settings: Settings, store: Store, outbox: Outbox) -> None:
         self._settings, self._store, self._outbox = settings, store, outbox
+        self._room = share(settings, Role.INGEST).work
         self._inputs: OrderedDict[tuple[str, str], _Input] = OrderedDict()
         """By path and plan, the latest last."""
         self.gone_on = 0
@@ -196,14 +208,22 @@ class Worker:
         key = order.spec.input, order.plan
         known = self._inputs.pop(key, None)
         if known is None:
-            while len(self._inputs) >= KEPT_INPUTS:
-                self._forget(next(iter(self._inputs)))
-            known = _Input(self._decoder(order))
+            plan = self._read(order.plan, Plan)
+            self._make_room(_input_bytes(plan))
+            known = _Input(self._decoder(order, plan))
         self._inputs[key] = known
         return known
 
-    def _decoder(self, order: DecodeOrder) -> InputDecoder:
-        nvdec, plan = order.spec.plan.decoder == "nvdec", self._read(order.plan, Plan)
+    def _make_room(self, size: int) -> None:
+        """Close inputs, the one used longest ago first, until one of `size` bytes more fits."""
+        while self._inputs and (
+            len(self._inputs) >= KEPT_INPUTS
+            or sum(known.size for known in self._inputs.values()) + size > self._room
+        ):
+            self._forget(next(iter(self._inputs)))
+
+    def _decoder(self, order: DecodeOrder, plan: Plan) -> InputDecoder:
+        nvdec = order.spec.plan.decoder == "nvdec"
         decoder = InputDecoder(order.spec.input, plan, nvdec=nvdec, limits=self._settings.input)
         if nvdec and not decoder.has_gpu:
             event = Warned(job=order.job, role=Role.INGEST, name="nvdec_unavailable")
@@ -215,6 +235,13 @@ class Worker:
         if not isinstance(record, kind):
             raise MalformedRecordError(f"object {name} holds a {record.KIND} record, not a {kind.KIND}")
         return record
+
+
+def _input_bytes(plan: Plan) -> int:
+    given = plan.source.format if plan.source is not None else plan.format
+    return (
+        max(given.frame_bytes, plan.format.frame_bytes) * _DECODER_FRAMES + len(plan.pts) * _PLAN_FRAME_BYTES
+    )
 
 
 def _decode_from(segment: Segment, window: range | None) -> int:

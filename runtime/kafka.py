@@ -284,8 +284,8 @@ def _ahead(kafka: KafkaSettings) -> Config:
     half = max(kafka.prefetch_bytes // 2, 1 << 10)
     return {
         "queued.max.messages.kbytes": _kbytes(half),
-        "fetch.max.bytes": half,
-        "max.partition.fetch.bytes": min(16 << 20, half),
+        "fetch.max.bytes": min(half, kafka.record_limit + FRAMING_BYTES),
+        "max.partition.fetch.bytes": min(16 << 20, half, kafka.record_limit + FRAMING_BYTES),
         "message.max.bytes": max(min(kafka.record_limit, half), 1000),
     }
 

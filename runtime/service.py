@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from runtime.health import Health
+from runtime.memory import Allocator
 from runtime.metrics import Endpoint
 from runtime.settings import Settings
 
@@ -80,12 +81,14 @@ def run(service: Service, settings: Settings, health: Health | None = None) -> i
 
 
 def _live(service: Service, settings: Settings, health: Health, stop: _Stop) -> None:
+    allocator = Allocator()
     service.start()
     health.ready()
     _log.info("service_ready")
     while not stop.wanted:
         service.step(STEP_SECONDS)
         health.beat()
+        allocator.tidy()
     health.not_ready("draining")
     _log.info("service_draining", seconds=settings.drain_seconds)
     service.drain(time.monotonic() + settings.drain_seconds)

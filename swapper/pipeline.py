@@ -113,8 +113,17 @@ class Pipeline:
     """Owns the stages. `offer` and `put` feed it; `check` raises what a stage could not handle."""
 
     def __init__(
-        self, runner: Runner, outbox: Outbox, topics: Topics, depth: int, patience: float = 600.0
+        self,
+        runner: Runner,
+        outbox: Outbox,
+        topics: Topics,
+        depth: int,
+        patience: float = 600.0,
+        room: int = 1 << 62,
     ) -> None:
+        """`depth`: batches in each queue; `room`: bytes of decoded frames that wait or run, of one batch at
+        least. Frames that an engine holds back come on top."""
+        self._room = _Room(room)
         self._patience = patience
         self._busy_since: float | None = None
         self._runner = runner
@@ -186,7 +195,13 @@ class Pipeline:
     def _decode_loop(self) -> None:
         while True:
             item = self._take(self._input)
-            self._give(self._decoded, _decoded(item) if isinstance(item, Read) else item)
+            if not isinstance(item, Read):
+                self._give(self._decoded, item)
+                continue
+            while not self._room.enter(_size(item), 0.2):
+                if self._stop.is_set():
+                    raise _Stopped
+            self._give(self._decoded, _decoded(item))
 
     def _run_loop(self) -> None:
         while True:
@@ -194,6 +209,7 @@ class Pipeline:
             results = self._run(items)
             while (result := self._timed(results)) is not None:
                 self._give(self._results, result)
+            self._room.leave(sum(_size(item.read) for item in items if isinstance(item, _Decoded)))
 
     def _send_loop(self) -> None:
         while True:
@@ -262,6 +278,7 @@ class Pipeline:
 
     def _paired(self, results: list[Done]) -> Iterator[_Result]:
         for done in results:
+            done.batch.planes = ()  # the patches are made: nobody looks at the frames again
             yield self._waiting.pop(done.batch.place), done
 
     def _send(self, read: Read, done: Done) -> None:
@@ -305,6 +322,28 @@ class Pipeline:
         raise _Stopped
 
 
+class _Room:
+    """Bytes that one thread takes, waiting, and another gives back."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken = size, 0
+        self._changed = threading.Condition()
+
+    def enter(self, size: int, timeout: float) -> bool:
+        """Take so much if it is there within `timeout` seconds; all is there for whoever is alone."""
+        with self._changed:
+            free = self._changed.wait_for(
+                lambda: not self._taken or self._taken + size <= self._size, timeout
+            )
+            self._taken += size if free else 0
+            return free
+
+    def leave(self, size: int) -> None:
+        with self._changed:
+            self._taken -= size
+            self._changed.notify_all()
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """The topics of one lane that a worker reads and writes."""
@@ -340,6 +379,12 @@ class _Progress:
                 self._outbox.send(self._topic, encode(event), key=job)
             self._counts.clear()
             self._told = time.monotonic()
+
+
+def _size(read: Read) -> int:
+    """Bytes of a batch's frames once they are decoded."""
+    record = read.message.record
+    return len(record) * record.format.frame_bytes
 
 
 def _decoded(read: Read) -> _Decoded:

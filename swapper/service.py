@@ -7,9 +7,11 @@ from contextlib import ExitStack
 from runtime.cluster import configure_group, configure_share_group
 from runtime.jobs import JobBoard
 from runtime.kafka import producer
+from runtime.memory import fitted, share
 from runtime.outbox import Outbox
 from runtime.settings import Settings
 from runtime.store import Store
+from schemas.events import Role
 from schemas.job import Lane
 from swapper.grouped import GroupReader
 from swapper.pipeline import Pipeline, Topics
@@ -31,7 +33,8 @@ class SwapperService:
     name = "swapper"
 
     def __init__(self, settings: Settings, lane: Lane = Lane.BATCH) -> None:
-        self._settings = settings
+        self._room = share(settings, Role.SWAPPER).frames
+        self._settings = fitted(settings, Role.SWAPPER)
         self._lane = lane
         self._readers: list[GroupReader] | list[ShareReader] = []
         self._opened = ExitStack()
@@ -50,7 +53,12 @@ class SwapperService:
         frames = topics.frames(self._lane)
         names = Topics(frames, topics.swaps(self._lane), topics.dead, topics.events)
         self._pipeline = Pipeline(
-            Runner(recipes), outbox, names, settings.limits.queue_batches, settings.swapper.hang_seconds
+            Runner(recipes),
+            outbox,
+            names,
+            settings.limits.queue_batches,
+            settings.swapper.hang_seconds,
+            self._room,
         )
         self._opened.callback(self._pipeline.stop)
         self._pipeline.start()
