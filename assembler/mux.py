@@ -22,6 +22,7 @@ from av.packet import Packet
 from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
+from assembler.display import TELLING, show_at
 from assembler.holds import CONTAINERS, AudioMode
 from assembler.languages import language_in
 from assembler.timecode import advanced, counted_rate
@@ -41,6 +42,8 @@ _BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder", "time
 """Metadata that describes the input's container, or is told in another way."""
 _TAGGED_TRACKS = ("mp4", "mov", "mkv", "webm")
 """Containers that give a picture track a language and a title."""
+_SHOWN_SIZES = ("mkv", "webm")
+"""Containers in which PyAV does not state the shape of a pixel."""
 _CODEC_DELAY = Fraction(1, 20)
 """Seconds before zero that a stated codec delay may hide; none is longer."""
 
@@ -111,8 +114,15 @@ class _Muxer:
             for _, _, packet in heapq.merge(self._video(video), others):
                 self._note_shift(packet)
                 output.mux_one(packet)
+            codec = video.codec_context.name
+        self._state_aspect(codec)
         self._note_rounding()
         return Muxed(len(self._pts), dict(+self._warnings))
+
+    def _state_aspect(self, codec: str) -> None:
+        aspect = Fraction(*self._plan.format.sample_aspect)
+        if aspect != 1 and self._container in _SHOWN_SIZES and codec not in TELLING:
+            self._warnings["sample_aspect_dropped"] += not show_at(self._target, aspect)
 
     # The output and its tracks
 
