@@ -148,7 +148,7 @@ def consumer(
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
             "isolation.level": isolation,
-            "max.poll.interval.ms": kafka.max_poll_ms,
+            "max.poll.interval.ms": kafka.poll_ms,
             "queued.min.messages": 100,
             "fetch.queue.backoff.ms": 10,  # the default stalls for 1 s once the byte queue was full
         }

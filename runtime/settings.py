@@ -109,6 +109,11 @@ class KafkaSettings(Section):
     prefetch_bytes: Bytes = 64 * MIB
     """Bound of what one consumer fetches ahead, from one broker. Less where `memory` says so."""
 
+    @property
+    def poll_ms(self) -> int:
+        """`max_poll_ms`, or what `client` says instead."""
+        return int(self.client.get("max.poll.interval.ms", self.max_poll_ms))
+
     @model_validator(mode="after")
     def _check_security(self) -> Self:
         if self.password is not None and self.password_file is not None:

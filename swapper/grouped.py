@@ -67,7 +67,7 @@ class GroupReader:
         self._ranges: deque[_Range] = deque()
         """Batches that lie elsewhere and come before whatever is polled next."""
         self._polled_at = time.monotonic()
-        self._poll_seconds = settings.kafka.max_poll_ms / 3000
+        self._poll_seconds = settings.kafka.poll_ms / 3000
         self._paused = False
         self._containment = Containment()
         self._fence: threading.Event | None = None

@@ -54,6 +54,11 @@ def test_file_is_named_by_the_environment(bare_environment: Path, monkeypatch: p
     assert load().kafka.bootstrap == "kafka:9092"
 
 
+def test_the_poll_interval_of_the_client_is_the_one_that_counts() -> None:
+    assert load({"kafka": {"max_poll_ms": 70_000}}).kafka.poll_ms == 70_000
+    assert load({"kafka": {"client": {"max.poll.interval.ms": 60_000}}}).kafka.poll_ms == 60_000
+
+
 def test_any_librdkafka_setting_comes_in_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACESTREAM_KAFKA__CLIENT", '{"security.protocol": "SSL", "linger.ms": 3}')
     assert load().kafka.client == {"security.protocol": "SSL", "linger.ms": 3}
