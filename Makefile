@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test media fuzz chaos check bench lock clean python ffmpeg
+.PHONY: help demo test media fuzz chaos soak check bench lock clean python ffmpeg
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -29,6 +29,9 @@ MINUTES ?= 60
 GROUP ?= consumer
 chaos: $(VENV)/.dev models  ## Kill everything, lose nothing; KILLS=60 SEED=1 MINUTES=60 GROUP=consumer|share
 	$(PY) -m tests.chaos --kills $(KILLS) --seed $(SEED) --minutes $(MINUTES) --group $(GROUP)
+
+soak: $(VENV)/.dev models ffmpeg  ## Memory and what is in flight, for some 20 minutes
+	$(PY) -m pytest tests/soak -m soak -s
 
 check: $(VENV)/.dev  ## Lint, types, layers
 	$(VENV)/bin/ruff check .
