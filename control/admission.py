@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +35,35 @@ def job_id(prefix: str = "job") -> str:
 
 
 def prepare(
-    settings: Settings, engine: Engine, sources: Sequence[Path], face: int | None = None
+    settings: Settings,
+    engine: Engine,
+    sources: Sequence[Path],
+    face: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    target: Path | None = None,
 ) -> SourceFace | None:
-    """The face of the source pictures, as `Engine.prepare` says; None for an engine that takes none.
+    """The face of the source pictures, as `Engine.prepare` says; None where the engine takes none for a job
+    of these options. `target` is the job's input, of which an engine may want to see a frame.
 
-    Raises UsageError if the engine needs a picture and there is none, NoFaceError, InputError.
+    Raises UsageError for wrong options and if the engine needs a picture and there is none, NoFaceError,
+    InputError.
     """
-    if engine.name == "none":
+    options = options or {}
+    wants = engine.wants(options)
+    if not wants:
         return None
-    if not sources:
+    if wants.pictures and not sources:
         raise UsageError(f"engine {engine.name} needs a source picture (-s)")
     try:
         pictures = [_picture(path) for path in sources]
     except OSError as error:
         raise UsageError(f"source {error.filename}: {error.strerror}") from error
-    return engine.prepare(pictures, face)
+    frame = None
+    if wants.frame is not None and target is not None:
+        from control import target as targets  # decodes: what only hands jobs over need not be able to
+
+        frame = targets.frame(target, wants.frame, settings.input)
+    return engine.prepare(pictures, face, options, frame)
 
 
 def _picture(path: Path) -> bytes:

@@ -80,6 +80,10 @@ class Done:
     policy: FailurePolicy = FailurePolicy.FAIL
 
 
+_Works = dict[tuple[str, int], Work]
+"""By stream and epoch."""
+
+
 @dataclass(slots=True)
 class _Stream:
     recipe: Recipe
@@ -104,6 +108,7 @@ class Runner:
         fed: dict[tuple[str, int], list[Batch]] = {key: [] for key in ends}
         for batch in batches:
             fed.setdefault(batch.key, []).append(batch)
+        work: dict[tuple[str, int], Work] = {}
         for key, group in fed.items():
             stream, failed = self._open(key, group)
             results += failed
@@ -111,9 +116,11 @@ class Runner:
                 continue
             stream.pending.extend(group)
             frames = [frame for batch in group for frame in batch.frames()]
-            results += self._swap(key, Work(stream.state, frames, last=key in ends))
-            if key in ends:
-                self._streams.pop(key, None)
+            work[key] = Work(stream.state, frames, last=key in ends)
+        for together in self._runs(work):
+            results += self._swap(together)
+        for key in ends:
+            self._streams.pop(key, None)
         return results
 
     def run_alone(self, batch: Batch) -> Done:
@@ -148,21 +155,44 @@ class Runner:
         self._streams[key] = stream
         return stream, []
 
-    def _swap(self, key: tuple[str, int], work: Work) -> Iterator[Done]:
-        """One stream at a time: an error then never touches the state of another."""
-        stream = self._streams[key]
+    def _runs(self, work: _Works) -> Iterator[_Works]:
+        """What goes into an engine at once: all streams of one that keeps no state; else one stream, as an
+        error then never touches the state of another."""
+        together: dict[str, _Works] = {}
+        for key, one in work.items():
+            engine = self._streams[key].recipe.engine
+            if engine.stateful:
+                yield {key: one}
+            else:
+                together.setdefault(engine.name, {})[key] = one
+        yield from together.values()
+
+    def _swap(self, work: _Works) -> Iterator[Done]:
+        streams = [self._streams[key] for key in work]
         started = time.thread_time()
         try:
-            (swaps,) = stream.recipe.engine.swap([work])
+            decided = streams[0].recipe.engine.swap(list(work.values()))
         except Exception as error:
-            _log.warning("engine_raised", stream=key[0], error=repr(error))
-            yield from self._recover(key)
+            yield from self._raised(work, error)
             return
-        stream.spent += (time.thread_time() - started) * 1e3
-        stream.decided.extend(swaps)
-        yield from _complete(stream)
-        if work.last and stream.pending:
-            _log.warning("engine_kept_frames", stream=key[0])
+        spent = (time.thread_time() - started) * 1e3
+        count = sum(len(one.frames) for one in work.values()) or 1
+        for (key, one), stream, swaps in zip(work.items(), streams, decided, strict=True):
+            stream.spent += spent * len(one.frames) / count
+            stream.decided.extend(swaps)
+            yield from _complete(stream)
+            if one.last and stream.pending:
+                _log.warning("engine_kept_frames", stream=key[0])
+                yield from self._recover(key)
+
+    def _raised(self, work: _Works, error: Exception) -> Iterator[Done]:
+        """Streams that were run together are run by themselves: only one of them need be at fault."""
+        if len(work) > 1:
+            for key, one in work.items():
+                yield from self._swap({key: one})
+            return
+        for key in work:
+            _log.warning("engine_raised", stream=key[0], error=repr(error))
             yield from self._recover(key)
 
     def _recover(self, key: tuple[str, int]) -> Iterator[Done]:

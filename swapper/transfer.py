@@ -25,6 +25,7 @@ _C1, _C2, _C3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
 _A, _B, _C = 0.17883277, 0.28466892, 0.55991073
 """ITU-R BT.2100, HLG."""
 _EXPOSURE = 1.5
+_NEARLY_WHITE = 254.5 / 255
 
 _FROM_BT709: Mapping[str, list[list[float]]] = {
     "bt2020": [[0.6274, 0.3293, 0.0433], [0.0691, 0.9195, 0.0114], [0.0164, 0.0880, 0.8956]],
@@ -107,6 +108,12 @@ def from_srgb(rgb: Values, name: str, primaries: str) -> Values:
     light = srgb_light(rgb)
     if has_wide_gamut(primaries):
         light = light @ np.array(_FROM_BT709[primaries], np.float32).T
+    return transfer(name).code(light)
+
+
+def from_viewing(shown: Values, name: str) -> Values:
+    """Code 0..1 of what `for_viewing` shows as sRGB 0..1: its inverse, up to the last step of 8 bit."""
+    light: Any = -np.log(1 - srgb_light(np.clip(shown, 0, _NEARLY_WHITE))) / _EXPOSURE
     return transfer(name).code(light)
 
 

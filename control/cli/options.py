@@ -17,7 +17,7 @@ from schemas.errors import UsageError
 from schemas.frames import PayloadCodec
 from schemas.job import AUTO, JobSpec
 from schemas.swaps import FailurePolicy
-from swapper.engines.base import Engine
+from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import ENGINES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,6 +82,21 @@ def bootstrap_options(function: F) -> F:
     )(function)
 
 
+def models_option(function: F) -> F:
+    """Where models are."""
+    return click.option(
+        "--models",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="FOLDER",
+        help="Models of the engine; default: FACESTREAM_MODELS, else the store of this machine.",
+    )(function)
+
+
+def given(**settings: Any) -> dict[str, Any]:
+    """Those that the command line names."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def load_settings(bootstrap: str | None, **overrides: Any) -> Settings:
     """Settings with what the command line says on top."""
     settings = load(overrides)
@@ -119,6 +134,18 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
     )
     validate(spec.encode, spec.container)
     return spec
+
+
+def prepared(settings: Settings, engine: Engine, options: Mapping[str, Any]) -> SourceFace | None:
+    """The face that the options describe. Raises UsageError, NoFaceError, InputError."""
+    return admission.prepare(
+        settings,
+        engine,
+        options["sources"],
+        options["source_face"],
+        engine_options(options["engine_options"]),
+        options["target"],
+    )
 
 
 def engine_options(pairs: tuple[str, ...]) -> dict[str, int | float | str]:

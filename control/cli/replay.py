@@ -10,7 +10,7 @@ import click
 
 from assembler.encoders import validate
 from control import admission, local
-from control.cli.options import bootstrap_options, engine_options, load_settings
+from control.cli.options import bootstrap_options, engine_options, given, load_settings, models_option
 from control.cli.progress import Display
 from control.cli.swap import follow, give_up_left_over
 from control.cli.values import BitRate, Time
@@ -68,6 +68,7 @@ _PREFIX = "replay"
     help="Reference to the permission of the person shown; the job's goes with its face.",
 )
 @bootstrap_options
+@models_option
 @click.option("--swappers", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option(
     "--group",
@@ -81,6 +82,7 @@ _PREFIX = "replay"
 def command(
     job: str,
     bootstrap: str | None,
+    models: Path | None,
     swappers: int,
     group: str,
     data: Path | None,
@@ -92,7 +94,7 @@ def command(
     Nothing is decoded or uploaded again, but for parts that have left the topic and whose input is still
     there. `facestream topics` lists what can be replayed.
     """  # fmt: skip
-    overrides: dict[str, Any] = {"swapper": {"group": group}} | ({"data": data} if data else {})
+    overrides: dict[str, Any] = {"swapper": {"group": group}} | given(data=data, models=models)
     settings = load_settings(bootstrap, **overrides)
     logs.configure(LogSettings(level="info" if verbose else "error", format="console"))
     with Display(verbose) as display:
@@ -138,7 +140,9 @@ def _swap(settings: Settings, old: JobSpec, engine: Engine, options: Mapping[str
     if options["engine_options"] or not same:
         swap["options"] = engine_options(options["engine_options"])
     if options["sources"] or not same:
-        face = admission.prepare(settings, engine, options["sources"], options["source_face"])
+        face = admission.prepare(
+            settings, engine, options["sources"], options["source_face"], swap["options"], Path(old.input)
+        )
         swap["face"] = admission.store_face(Store.of(settings), face) if face else ""
         swap["sources"] = [str(path) for path in options["sources"]]
         swap["consent"] = ""

@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from control import admission, local
-from control.cli.options import bootstrap_options, job_options, load_settings, make_job
+from control.cli.options import (
+    bootstrap_options,
+    given,
+    job_options,
+    load_settings,
+    make_job,
+    models_option,
+    prepared,
+)
 from runtime import logs
 from runtime.kafka import check_access
 from runtime.settings import LogSettings, Settings
@@ -19,23 +27,24 @@ from schemas.errors import UsageError
 @click.command("submit")
 @job_options
 @bootstrap_options
+@models_option
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of `facestream up`.")
-def command(bootstrap: str | None, data: Path | None, **options: Any) -> None:
+def command(bootstrap: str | None, models: Path | None, data: Path | None, **options: Any) -> None:
     """Submit a job and print its name. Paths must mean the same to the services."""
-    settings = reach(bootstrap, data)
+    settings = reach(bootstrap, data, models)
     logs.configure(LogSettings(level="error", format="console"))
     engine = admission.open_for(settings, options["engine"])
     job = admission.job_id()
     make_job(settings, engine, job, "", options)
-    face = admission.prepare(settings, engine, options["sources"], options["source_face"])
+    face = prepared(settings, engine, options)
     name = admission.store_face(Store.of(settings), face) if face else ""
     admission.submit(settings, make_job(settings, engine, job, name, options))
     click.echo(job)
 
 
-def reach(bootstrap: str | None, data: Path | None) -> Settings:
+def reach(bootstrap: str | None, data: Path | None, models: Path | None = None) -> Settings:
     """Settings for the cluster that is named, or that `facestream up` runs here."""
-    settings = load_settings(bootstrap, **({"data": data} if data else {}))
+    settings = load_settings(bootstrap, **given(data=data, models=models))
     if settings.kafka.bootstrap:
         check_access(settings.kafka)
         return settings

@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from control import admission, local
-from control.cli.options import bootstrap_options, job_options, load_settings, make_job
+from control.cli.options import (
+    bootstrap_options,
+    given,
+    job_options,
+    load_settings,
+    make_job,
+    models_option,
+    prepared,
+)
 from control.cli.progress import Display
 from control.watch import Status, Watcher
 from runtime import logs
@@ -26,13 +34,20 @@ _CANCEL_SECONDS = 5.0
 @click.command("swap")
 @job_options
 @bootstrap_options
+@models_option
 @click.option("--swappers", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option("--group", type=click.Choice(["consumer", "share"]), default="consumer", show_default=True,
               help="How swappers share the work: whole segments, or single batches.")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Folder for Kafka's data and work files.")
 @click.option("-v", "--verbose", is_flag=True, help="Log lines instead of a progress bar.")
 def command(
-    bootstrap: str | None, swappers: int, group: str, data: Path | None, verbose: bool, **options: Any
+    bootstrap: str | None,
+    models: Path | None,
+    swappers: int,
+    group: str,
+    data: Path | None,
+    verbose: bool,
+    **options: Any,
 ) -> int:
     """Put the face of the source pictures into a video.
 
@@ -41,13 +56,13 @@ def command(
     """
     admission.check_paths(options["target"], options["output"])
     swapper = {"group": group, "engines": [options["engine"]]}
-    overrides: dict[str, Any] = {"swapper": swapper} | ({"data": data} if data else {})
+    overrides: dict[str, Any] = {"swapper": swapper} | given(data=data, models=models)
     settings = load_settings(bootstrap, **overrides)
     logs.configure(LogSettings(level="info" if verbose else "error", format="console"))
     engine = admission.open_for(settings, options["engine"])
     job = admission.job_id(_PREFIX)
     make_job(settings, engine, job, "", options)  # what is wrong with the options is said at once
-    face = admission.prepare(settings, engine, options["sources"], options["source_face"])
+    face = prepared(settings, engine, options)
     with Display(verbose) as display:
         display.say("starting")
         with local.attach_or_run(settings, swappers) as here:

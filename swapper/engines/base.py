@@ -74,6 +74,19 @@ class SourceFace:
         return cls(str(arrays.pop("_engine")), arrays)
 
 
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What `Engine.prepare` has to be given for a job."""
+
+    pictures: bool = True
+    """Pictures of the face that is put in."""
+    frame: int | None = None
+    """A frame of the target, by its number in presentation order."""
+
+    def __bool__(self) -> bool:
+        return self.pictures or self.frame is not None
+
+
 @dataclass(slots=True)
 class Work:
     """Frames of one stream to run, in order. `last` says that no frame of the stream follows, so
@@ -102,13 +115,24 @@ class Engine(ABC):
     def warm(self) -> None:
         """Load models and compile kernels; afterwards `swap` runs at full speed."""
 
+    def wants(self, options: Mapping[str, Any]) -> Wants:
+        """What `prepare` has to be given for a job of these options. Raises UsageError for wrong ones."""
+        return Wants()
+
     @abstractmethod
-    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
+    def prepare(
+        self,
+        pictures: Sequence[bytes],
+        face: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        frame: npt.NDArray[np.uint8] | None = None,
+    ) -> SourceFace:
         """Make one face of one or more encoded pictures of the same person.
 
         Of each picture the largest face is taken, or the `face`-th from the left, counted from 1.
-        Raises NoFaceError, naming the picture by its number and how many faces it shows, and
-        InputError for bytes that are no picture, or too large a one.
+        `options` are those of the job, `frame` (height, width, 3) B G R upright is the frame of the target
+        that `wants` asked for. Raises NoFaceError, naming the picture by its number and how many faces it
+        shows, InputError for bytes that are no picture, or too large a one, and UsageError for wrong options.
         """
 
     @abstractmethod

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from schemas.errors import UsageError
-from swapper.engines.base import Engine, FrameSwap, SourceFace, Work
+from swapper.engines.base import Engine, FrameSwap, SourceFace, Wants, Work
 
 
 class NoneEngine(Engine):
@@ -29,7 +32,16 @@ class NoneEngine(Engine):
     def warm(self) -> None:
         """Nothing to load."""
 
-    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
+    def wants(self, options: Mapping[str, Any]) -> Wants:
+        return Wants(pictures=False)
+
+    def prepare(
+        self,
+        pictures: Sequence[bytes],
+        face: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        frame: npt.NDArray[np.uint8] | None = None,
+    ) -> SourceFace:
         """An empty face: the pictures are not looked at."""
         return SourceFace(self.name)
 

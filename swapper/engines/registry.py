@@ -14,6 +14,7 @@ from swapper.engines.base import Engine
 ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "mesh": ("swapper.engines.mesh.engine", "MeshEngine"),
+        "onnx": ("swapper.engines.onnx.engine", "OnnxEngine"),
         "none": ("swapper.engines.none", "NoneEngine"),
     }
 )

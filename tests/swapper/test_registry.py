@@ -28,7 +28,7 @@ def test_each_name_opens_the_engine_of_that_name(tmp_path: Path) -> None:
 
 
 def test_unknown_name_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="mesh, none"):
+    with pytest.raises(UsageError, match="mesh, none, onnx"):
         open_engine("magic", tmp_path)
 
 

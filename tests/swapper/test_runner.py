@@ -133,6 +133,38 @@ def test_poison_in_one_stream_leaves_another_untouched() -> None:
     assert {(d.batch.record.stream, bool(d.failure)) for d in results} == {("a/0", True), ("b/0", False)}
 
 
+class Together(Delaying):
+    """Keeps no state, so streams come together; remembers with how many."""
+
+    stateful = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+        self.sizes.append(len(work))
+        return super().swap(work)
+
+
+def test_streams_of_an_engine_without_state_are_run_together() -> None:
+    engine = Together()
+    results = runner_of(engine).run([batch("a/0", 0, 2), batch("b/0", 3, 1), batch("a/0", 2, 1)])
+    assert seqs(results) == [("a/0", 0, [0, 1]), ("a/0", 2, [2]), ("b/0", 3, [3])]
+    assert engine.sizes == [2]
+
+
+def test_poison_in_one_of_streams_run_together_leaves_the_others_untouched() -> None:
+    engine = Together()
+    results = runner_of(engine).run([batch(f"{s}/0", 0, 1, poison=s == "b") for s in "abc"])
+    assert {(d.batch.record.stream, bool(d.failure)) for d in results} == {
+        ("a/0", False),
+        ("b/0", True),
+        ("c/0", False),
+    }
+    assert engine.sizes == [3, 1, 1, *[1] * ATTEMPTS, 1]
+
+
 def test_a_job_whose_face_cannot_be_read_fails_its_batches_only() -> None:
     runner = runner_of(Delaying())
     results = runner.run([batch("unknown/0", 0, 1), batch("b/0", 0, 1)])

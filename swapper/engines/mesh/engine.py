@@ -10,6 +10,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from schemas.errors import EngineError, UsageError
 from schemas.frames import FrameFlag, VideoFormat
@@ -145,7 +146,15 @@ class MeshEngine(Engine):
             paint(planes, form.pixels, meaning, yuv, marks, Light(), Look(), (), seconds=1, draw=True)
         self.stages.clear()
 
-    def prepare(self, pictures: Sequence[bytes], face: int | None = None) -> SourceFace:
+    def prepare(
+        self,
+        pictures: Sequence[bytes],
+        face: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        frame: npt.NDArray[np.uint8] | None = None,
+    ) -> SourceFace:
+        """Options change nothing about a face, but are checked."""
+        Options.of(options or {})
         if not pictures:
             raise UsageError("no source picture given")
         find = SourceFinder(*self._models())

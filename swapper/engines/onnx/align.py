@@ -73,6 +73,11 @@ class Rectangle(NamedTuple):
     def grown(self, by: int) -> Rectangle:
         return Rectangle(self.x - by, self.y - by, self.right + by, self.bottom + by)
 
+    def joined(self, *others: Rectangle) -> Rectangle:
+        """The smallest that holds all."""
+        x, y, right, bottom = zip(self, *others, strict=True)
+        return Rectangle(min(x), min(y), max(right), max(bottom))
+
     def within(self, width: int, height: int) -> Rectangle:
         return Rectangle(max(self.x, 0), max(self.y, 0), min(self.right, width), min(self.bottom, height))
 
