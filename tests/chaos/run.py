@@ -32,6 +32,8 @@ from tests.chaos.work import Work, numbers, wrong_with
 
 TICK_SECONDS = 0.05
 LONG_BROKER_STOP = 20.0
+REFERENCE_SECONDS = 600.0
+"""For the undisturbed jobs, at most: other work may be on the machine."""
 ARMED_SECONDS = 45.0
 """A point that is not reached for so long is tried again later, in another process."""
 PATIENCE = 5
@@ -192,7 +194,7 @@ class Run:
         specs = self._work.specs(self._reference)
         for spec in specs.values():
             admission.submit(self._settings, spec)
-        wrong = checks.eventually_none(lambda: self._unfinished(specs.values()), self._settle_seconds)
+        wrong = checks.eventually_none(lambda: self._unfinished(specs.values()), REFERENCE_SECONDS)
         for order in self._work.orders:
             if not wrong and (what := wrong_with(order, Path(specs[order.name].output))):
                 wrong.append(f"undisturbed, {order.name}: {what}")
