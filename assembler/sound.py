@@ -21,6 +21,9 @@ PREROLL = Fraction(1, 10)
 Opus asks for 80 ms (RFC 7845, 4.6), others for a packet or two."""
 PRIMING = 2112
 """Samples. A decoder's lead-in is no longer (Apple's AAC encoder has the longest); more was cut by hand."""
+VORBIS_LATE = Fraction(1, 50)
+"""Seconds. Where Vorbis goes from long to short blocks, FFmpeg's Ogg demuxer tells a packet's time late and
+its duration short, by up to 448 samples; its end is right."""
 _AAC_FRAME = 1024
 
 
@@ -66,6 +69,8 @@ class CopiedSound:
         self._tick = Fraction(1, self._rate) if fine else clock.tick
         self.stream.time_base = self._tick
         self._frame = (context.frame_size or 0) if fine else 0
+        self._late = VORBIS_LATE if source.codec_context.name == "vorbis" else Fraction(0)
+        self._end: Fraction | None = None
         self._ideal: Fraction | None = None
         self._last: tuple[int, int] | None = None
         """dts and duration of the last packet, in ticks of the result."""
@@ -86,6 +91,9 @@ class CopiedSound:
         length = (
             Fraction(self._frame, self._rate) if self._frame else (packet.duration or 0) * packet.time_base
         )
+        if self._end is not None and self._clock.tick < start - self._end <= self._late:
+            start, length = self._end, length + start - self._end
+        self._end = start + length
         if start < self._heard - self._lead - self._clock.tick:
             return
         if self._last is None and not self._exact and start > self._heard + self._clock.tick + self._lead:

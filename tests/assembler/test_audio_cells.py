@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -150,6 +151,32 @@ def test_sound_is_copied_or_converted_in_step(
     after_end = after.start + after.samples.shape[1] / after.rate
     assert -0.002 < after_end - before_end < 0.02 + 1024 / after.rate
     assert complaints(target) == ""
+
+
+@pytest.mark.parametrize("container", ["mp4", "mkv"])
+def test_vorbis_in_ogg_goes_on_evenly_where_its_blocks_change(
+    tmp_path: Path, pictures: dict[str, list[Part]], container: str
+) -> None:
+    rate = 48_000
+    clicks = np.tile(wave(rate, 1) * 0.2, 3)
+    for at in range(2000, clicks.shape[1] - 500, 5003):  # each makes the encoder take short blocks
+        clicks[0, at : at + 20] = 0.9
+    path = tmp_path / "in.ogg"
+    command = ["ffmpeg", "-v", "error", "-f", "f32le", "-ar", str(rate), "-i", "-", "-c:a", "libvorbis", path]
+    subprocess.run(command, input=clicks.tobytes(), check=True)
+    assert uneven(path), "the demuxer tells no uneven times of this file"
+    target = tmp_path / f"out.{container}"
+    joined(target, pictures[container], path, container)
+    late, likeness = apart(Heard(0.0, clicks, rate), heard(target))
+    assert abs(late) < 1e-3
+    assert likeness > 0.95
+
+
+def uneven(path: Path) -> bool:
+    """Whether a packet begins later than the one before it ends."""
+    with av.open(str(path)) as container:
+        packets = [(p.pts, p.duration) for p in container.demux(audio=0) if p.pts is not None and p.duration]
+    return any(at > before + length for (before, length), (at, _) in pairwise(packets))
 
 
 def _counted(result: Muxed) -> dict[str, int]:
