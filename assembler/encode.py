@@ -17,8 +17,16 @@ from av.container import Flags, OutputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from assembler.convert import FilterChain, converter
-from assembler.encoders import PLAIN, EncoderChoice, Target, choose, coded_colour, configure
+from assembler.convert import FilterChain, converter, tagged
+from assembler.encoders import (
+    CODING_FIELDS,
+    PLAIN,
+    EncoderChoice,
+    Target,
+    choose,
+    coded_colour,
+    configure,
+)
 from assembler.timing import reorder_depth
 from runtime.payload import frame_planes
 from schemas.errors import EncoderError, StoreError
@@ -209,11 +217,13 @@ def _coded(video: VideoFormat, choice: EncoderChoice) -> VideoFormat:
 
 def _conversion(choice: EncoderChoice, coded: VideoFormat, tick: Fraction) -> FilterChain | None:
     """What turns frames into what the encoder takes; None where it takes them as they are. ProRes takes its
-    tags and field order from the frames."""
+    tags from the frames, and all encoders of fields which of them is shown first."""
     result = coded_colour(choice.name, coded.model_copy(update={"pixel_format": choice.pixel_format}))
-    if choice.name == "prores_ks":
+    if choice.name == "prores_ks" or result != coded:
         return converter(coded, result, tick)
-    return converter(coded, result, tick) if result != coded else None
+    if choice.name in CODING_FIELDS and coded.field_order != "progressive":
+        return FilterChain(coded, tick, [tagged(coded)])
+    return None
 
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}

@@ -30,7 +30,7 @@ os.environ.setdefault("SVT_LOG", "1")  # else SVT-AV1 writes its settings to sta
 _TOP_FIRST = ("tt", "bt")
 _BOTTOM_FIRST = ("bb", "tb")
 _PADDED = ("libx264", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc")
-_FIELDS = ("libx264", "prores_ks", "ffv1")
+CODING_FIELDS = ("libx264", "prores_ks", "ffv1")
 """Encoders whose pictures say that they are interlaced."""
 _BUFFER_SHARE = Fraction(1, 10)
 """Of a segment's length that the rate control's buffer holds: by so much it may pass the cap."""
@@ -158,7 +158,7 @@ def _losses(encoder: str, video: VideoFormat, container: str) -> tuple[str, ...]
         losses.append("colour_tags_dropped")
     if (video.mastering_display or any(video.light_level)) and encoder not in _HDR10:
         losses.append("hdr_metadata_dropped")
-    if video.field_order != "progressive" and encoder not in _FIELDS:
+    if video.field_order != "progressive" and encoder not in CODING_FIELDS:
         losses.append("interlacing_dropped")
     if video.pixel_format in ENCODER_TABLE[encoder].rounds:
         losses.append("depth_reduced")

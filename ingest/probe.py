@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
-from typing import Literal
 
 import av
 from av.container import InputContainer
@@ -17,6 +16,7 @@ from av.video.stream import VideoStream
 
 from ingest.animations import is_animated_webp, times_shown
 from ingest.colours import colours_of, range_of
+from ingest.fields import field_order
 from ingest.framedata import side_data
 from ingest.head import Head, read_head
 from ingest.open import check_size, open_input, read_start
@@ -32,7 +32,6 @@ _MPEG = {"mpegts", "mpeg"}
 
 _SRGB = (b"sRGB", "sRGB".encode("utf-16-be"))
 """In the description of a colour profile (ICC)."""
-_FIELD_ORDER: dict[int, Literal["progressive", "tt", "bb", "tb", "bt"]] = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
 
 @dataclass(slots=True)
@@ -119,7 +118,6 @@ def probe(path: str, limits: InputSettings | None = None) -> Probe:
 
 def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> VideoFormat:
     name = frame.format.name
-    context = stream.codec_context
     aspect = stream.sample_aspect_ratio or Fraction(1)
     rgb = is_rgb(name)
     span, (matrix, primaries, transfer) = range_of(frame), colours_of(frame)
@@ -137,7 +135,7 @@ def _video_format(stream: VideoStream, frame: av.VideoFrame, rotation: int) -> V
         transfer=transfer,
         sample_aspect=(aspect.numerator, aspect.denominator) if aspect > 0 else (1, 1),
         rotation=rotation,
-        field_order=_FIELD_ORDER.get(context.field_order, "progressive"),
+        field_order=field_order(stream, frame),
         mastering_display=_mastering_display(frame),
         light_level=_light_level(frame),
     )

@@ -9,6 +9,7 @@ import pytest
 
 from assembler.encode import SegmentEncoder
 from assembler.encoders import choose, probe_encoder
+from ingest.fields import field_order
 from schemas.errors import EncoderError
 from schemas.frames import VideoFormat
 from schemas.job import EncodeSpec
@@ -124,11 +125,14 @@ def test_odd_sizes_keep_their_size(tmp_path: Path, encoder: str, width: int, hei
 
 
 @pytest.mark.parametrize("order", ["tt", "bb"])
-def test_interlaced_pictures_are_coded_as_such(tmp_path: Path, order: str) -> None:
+@pytest.mark.parametrize("encoder", ["libx264", "prores_ks", "ffv1"])
+def test_interlaced_pictures_say_which_field_is_shown_first(tmp_path: Path, encoder: str, order: str) -> None:
     video = VIDEO.model_copy(update={"field_order": order})
-    encode(tmp_path / "a", video, EncodeSpec(**FAST), frames=3)
+    encode(tmp_path / "a", video, EncodeSpec.model_validate({"encoder": encoder, **FAST}), frames=3)
     with av.open(str(tmp_path / "a")) as container:
-        assert all(frame.interlaced_frame for frame in container.decode(video=0))
+        stream = container.streams.video[0]
+        shown = [(frame.interlaced_frame, field_order(stream, frame)) for frame in container.decode(stream)]
+    assert shown == [(True, order)] * 3
 
 
 def test_times_must_rise(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import av
 import pytest
 from PIL import Image, ImageCms
 
+from assembler.convert import FilterChain, tagged
 from ingest.scan import Scan, scan
 from schemas.errors import InputError
+from schemas.frames import VideoFormat
 from tests.support.media import make_clip
 
 pytestmark = pytest.mark.media
@@ -109,22 +111,32 @@ def test_each_pixel_format_has_one_that_travels(
         assert (found.format.color_range, found.format.matrix) == ("tv", "bt709")
 
 
-def test_sample_aspect_and_field_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", [1, 2, 4])
+@pytest.mark.parametrize("order", ["tt", "bb"])
+def test_sample_aspect_and_field_order(tmp_path: Path, order: Literal["tt", "bb"], stated: int) -> None:
+    """Pictures know their fields better than the container does."""
     path = tmp_path / "a.mkv"
+    video = VideoFormat(width=96, height=64, pixel_format="yuv420p", field_order=order)
+    flagged = FilterChain(video, Fraction(1, 25), [tagged(video)])
     with av.open(str(path), "w") as output:
-        stream = output.add_stream("libx264", rate=25, options={"flags": "+ildct", "x264-params": "tff=1"})
+        stream = output.add_stream("libx264", rate=25, options={"flags": "+ildct"})
         assert isinstance(stream, av.VideoStream)
         stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
         stream.codec_context.sample_aspect_ratio = Fraction(4, 3)
-        stream.codec_context.field_order = 2
+        stream.codec_context.field_order = stated
         for number in range(5):
             frame = av.VideoFrame(96, 64, "yuv420p")
-            frame.pts = number
-            output.mux(stream.encode(frame))
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            output.mux(stream.encode(flagged(frame)))
         output.mux(stream.encode(None))
     fmt = look(path).format
     assert fmt.sample_aspect == (4, 3)
-    assert fmt.field_order in ("tt", "tb")
+    assert fmt.field_order == order
+
+
+def test_dv_is_interlaced_though_its_container_does_not_say_so(tmp_path: Path) -> None:
+    path = make_clip(tmp_path / "a.dv", 3, width=720, height=576, codec="dvvideo", container_format="dv")
+    assert look(path).format.field_order == "bb"
 
 
 def test_a_cover_picture_is_not_the_video(tmp_path: Path) -> None:
