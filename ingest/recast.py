@@ -4,6 +4,7 @@ The rules:
 - `scale` counts as the picture is displayed. With one size 0 the other follows, rounded to even, and samples
   keep their shape; with both given the picture fills them, and the sample aspect changes so that the display
   shape stays (a difference under 1 % is taken for rounding).
+  Interlaced pictures are scaled field by field.
 - `upright` turns the samples, and the sample aspect with them. Chroma that is subsampled in one direction
   only (4:2:2, 4:4:0, 4:1:1) becomes 4:4:4 first, since encoders have no format for it on its side.
 - Pictures that are mirrored as well are always turned upright: no container's rotation says that.
@@ -14,6 +15,7 @@ The rules:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +35,8 @@ from schemas.pixels import PixelFormat, holding, pixel_format
 SMOOTH = Interpolation.LANCZOS | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 """Of swscale; bit-exact, so that every CPU gives the same samples."""
 _SAME_SHAPE = Fraction(1, 100)
+_OTHER_FIRST = {"progressive": "progressive", "tt": "bb", "bb": "tt", "tb": "bt", "bt": "tb"}
+"""Field order of pictures turned upside down: lines of one field take the places of the other's."""
 
 
 def formats(video: VideoFormat, spec: JobSpec, mirrored: bool = False) -> tuple[VideoFormat, VideoFormat]:
@@ -120,7 +124,8 @@ def _rational(value: Fraction) -> Rational:
 
 def _turned(video: VideoFormat, degrees: int) -> VideoFormat:
     if degrees == 180:
-        return video.model_copy(update={"rotation": 0})
+        fields = video.field_order if video.height % 2 else _OTHER_FIRST[video.field_order]
+        return video.model_copy(update={"rotation": 0, "field_order": fields})
     return video.model_copy(
         update={
             "width": video.height,
@@ -194,7 +199,32 @@ class Recast:
 
 
 def same_samples(frame: av.VideoFrame, source: VideoFormat, target: VideoFormat) -> av.VideoFrame:
-    """Another size, chroma sampling or depth, but the same matrix and range."""
+    """Another size, chroma sampling or depth, but the same matrix and range; fields stay apart."""
+    if source.field_order == "progressive" or frame.height == target.height:
+        return _same_samples(frame, source, target)
+    result = av.VideoFrame(target.width, target.height, target.pixel_format)
+    for first in (0, 1):
+        given, made = (_field(video, first) for video in (source, target))
+        field = av.VideoFrame(given.width, given.height, given.pixel_format)
+        _put(frame_planes(field, given), [plane[first::2] for plane in frame_planes(frame, source)])
+        field = _same_samples(field, given, made)
+        _put([plane[first::2] for plane in frame_planes(result, target)], frame_planes(field, made))
+    return result
+
+
+def _field(video: VideoFormat, first: int) -> VideoFormat:
+    """The format of the lines from `first` on, every other one."""
+    return video.model_copy(update={"height": (video.height + 1 - first) // 2})
+
+
+def _put(into: Sequence[npt.NDArray[Any]], planes: Sequence[npt.NDArray[Any]]) -> None:
+    """Chroma of a field may be a line longer or shorter than every other line of the frame's."""
+    for out, plane in zip(into, planes, strict=True):
+        lines = min(len(out), len(plane))
+        out[:lines], out[lines:] = plane[:lines], plane[-1:]
+
+
+def _same_samples(frame: av.VideoFrame, source: VideoFormat, target: VideoFormat) -> av.VideoFrame:
     size = (frame.width, frame.height)
     if size == (target.width, target.height) and source.pixel_format == target.pixel_format:
         return frame

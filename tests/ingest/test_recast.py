@@ -73,6 +73,24 @@ def test_scaling_keeps_every_flat_colour(depth: str, span: Any) -> None:
         assert set(np.unique(plane)) == {value}
 
 
+@pytest.mark.parametrize(("height", "scaled"), [(48, 36), (46, 30), (47, 33), (576, 720)])
+@pytest.mark.parametrize("name", ["yuv420p", "yuv422p10le", "gray", "yuva444p"])
+def test_fields_stay_apart_when_scaled(name: str, height: int, scaled: int) -> None:
+    source = video(64, height, name, field_order="tt")
+    target = target_format(source, PlanSpec(scale=(48, scaled)))
+    frame = av.VideoFrame(source.width, source.height, name)
+    for plane in frame_planes(frame, source):
+        plane[::2], plane[1::2] = 40, 200
+    for plane in frame_planes(Recast(source, target).apply(frame), target):
+        assert (set(np.unique(plane[::2])), set(np.unique(plane[1::2]))) == ({40}, {200})
+
+
+@pytest.mark.parametrize(("height", "order"), [(48, "bb"), (47, "tt")])
+def test_upside_down_the_other_field_is_first(height: int, order: str) -> None:
+    source = video(64, height, rotation=180, field_order="tt")
+    assert target_format(source, PlanSpec(upright=True)).field_order == order
+
+
 @pytest.mark.parametrize("rotation", [90, 180, 270])
 @pytest.mark.parametrize("name", ["yuv420p", "yuv444p10le", "gray"])
 def test_turning_moves_samples_and_changes_none(rotation: int, name: str) -> None:
