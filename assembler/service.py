@@ -102,6 +102,11 @@ class AssemblerService:
         return len(self._join), sum(state.complete for state in self._join)
 
     @property
+    def encoders(self) -> int:
+        """Streams that are being encoded."""
+        return len(self._tasks)
+
+    @property
     def partitions(self) -> set[int]:
         """Partitions held, of frames and swaps alike."""
         return set(self._consumer.assigned)

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from assembler.service import AssemblerService
 from runtime.kafka import reader, transactional_producer
 from runtime.payload import frame_planes
-from runtime.settings import Settings
+from runtime.settings import MIB, Settings
 from runtime.store import Store
 from schemas.errors import AssignmentError
 from schemas.frames import StreamAbort
@@ -27,6 +27,7 @@ from tests.support.feed import (
     TICK,
     VIDEO,
     Feed,
+    Log,
     assembling,
     await_records,
     make_stream,
@@ -304,6 +305,34 @@ def test_a_stream_without_patches_does_not_hold_up_the_others_of_its_partition(
     (last,) = [c for c in found if c.stream == "stuck/0"]
     shown = segment_pictures(kafka, last.object)
     assert all(same(picture, patched(number)) for number, picture in enumerate(shown))
+
+
+def test_no_more_is_encoded_at_once_than_fits_and_a_stream_held_back_takes_no_room(
+    kafka: Settings, feed: Feed, tmp_path: Path
+) -> None:
+    """There is room for one encoder, which the oldest stream would hold while it waits."""
+    small = kafka.model_copy(
+        update={
+            "memory": kafka.memory.model_copy(update={"assembler": 240 * MIB}),
+            "limits": kafka.limits.model_copy(update={"batch_bytes": MIB}),
+            "kafka": kafka.kafka.model_copy(update={"record_limit": 8 * MIB}),
+        }
+    )
+    feed.job(spec_of("held", tmp_path))
+    logs = [make_stream("held", segment, first=12 * segment) for segment in range(8)]
+    late = logs[0].swaps[2:]
+    del logs[0].swaps[2:]
+    for log in logs:
+        feed.write(log, 2)
+    seen: list[int] = []
+    with assembling(small, "one", finish=False) as service:
+        eventually(
+            "the other seven are done",
+            lambda: seen.append(service.encoders) or len(records_on(kafka, kafka.topic_set.checkpoints)) == 7,
+        )
+        feed.write(Log(swaps=late), 2, "s")
+        await_records(kafka, kafka.topic_set.checkpoints, "checkpoint", 8)
+    assert max(seen) <= 1
 
 
 def test_a_fenced_assembler_forgets_what_it_held_and_begins_anew(

@@ -1,7 +1,4 @@
-"""Back-pressure and memory: what is in flight holds, no service outgrows its setting by more than a fifth.
-
-The long runs are `make soak`; a short one of each is among the ordinary tests.
-"""
+"""Back-pressure and memory: what is in flight holds, no service outgrows its setting by more than a fifth."""
 
 from __future__ import annotations
 
@@ -17,12 +14,11 @@ from tests.soak import heldback, stopped
 from tests.soak.resident import Resident
 from tests.support.assets import astronaut
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.soak, pytest.mark.timeout(2400)]
 
 VIDEO = VideoFormat(width=640, height=360, pixel_format="yuv420p")
 TOLERANCE = 1.2
 MEMORY = {Role.INGEST: 448 * MIB, Role.SWAPPER: 768 * MIB, Role.ASSEMBLER: 512 * MIB}
-LONG = pytest.mark.soak
 STEADY, STILL = 360.0, 180.0
 """Seconds of steady work, and of stopped swappers."""
 
@@ -46,13 +42,10 @@ def check(resident: Resident) -> None:
             assert resident.peak(name) <= MEMORY[role] * TOLERANCE, name
 
 
-@pytest.mark.parametrize("seconds", [5, pytest.param(300, marks=[LONG, pytest.mark.timeout(1500)])])
-def test_a_stream_held_back_among_ten_costs_no_more_than_the_setting(kafka: Settings, seconds: float) -> None:
-    check(heldback.run(small(kafka), VIDEO, seconds))
+def test_a_stream_held_back_among_ten_costs_no_more_than_the_setting(kafka: Settings) -> None:
+    check(heldback.run(small(kafka), VIDEO, seconds=300))
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(2400)
 def test_what_is_in_flight_holds_while_swappers_are_stopped(tmp_path: Path) -> None:
     settings = small(load({"data": tmp_path}))
     check(stopped.run(settings, long_clip(640, 360, 12), astronaut(), steady=STEADY, still=STILL))
