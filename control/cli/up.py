@@ -26,9 +26,7 @@ from swapper.engines.registry import ENGINES
     "engines",
     multiple=True,
     type=click.Choice(sorted(ENGINES)),
-    default=("mesh",),
-    show_default=True,
-    help="Kept warm; others are opened when first asked for.",
+    help="Kept warm; others are opened when first asked for. Default: swapper.engines of the settings.",
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Folder for Kafka's data and work files.")
 def command(
@@ -40,7 +38,9 @@ def command(
     data: Path | None,
 ) -> None:
     """Keep broker and services running; `submit`, `swap` and `status` find them."""
-    overrides = {"swapper": {"group": group, "engines": engines}} | given(data=data, models=models)
+    overrides = {"swapper": {"group": group} | given(engines=engines or None)} | given(
+        data=data, models=models
+    )
     settings = load_settings(bootstrap, **overrides)
     logs.configure(LogSettings(format="console"))
     stop = threading.Event()

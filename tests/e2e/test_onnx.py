@@ -1,0 +1,135 @@
+"""The engine `onnx` through the whole pipeline, with stand-in models: what a user types, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from runtime.settings import Settings
+from swapper.engines.onnx import pipeline, source
+from swapper.engines.onnx.options import Options
+from swapper.engines.onnx.pipeline import Item, Job
+from swapper.engines.onnx.session import Models
+from swapper.engines.onnx.surface import Picture
+from tests.golden.standins import build
+from tests.golden.vectors import HERE, Bgr, picture
+from tests.support.cluster import times
+from tests.support.command import Command
+
+pytestmark = pytest.mark.broker
+
+FRAMES = 24
+SOURCE = HERE / "sources" / "s1.png"
+EXACT = ("--encoder", "libx264", "--quality", "1", "--segment-seconds", "0.4")
+
+
+@pytest.fixture(scope="module")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("standins"))
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two painted faces; the picture moves by two pixels a frame. The first ten frames show a third face."""
+    path = tmp_path_factory.mktemp("clips") / "clip.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", 25, options={"crf": "1", "g": "10"})
+        stream.width, stream.height, stream.pix_fmt = 640, 360, "yuv420p"
+        for i in range(FRAMES):
+            shown = picture("frames/f01_single.png" if i < 10 else "frames/f02_two.png")
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(np.roll(shown, 2 * (i % 10), 1)), "bgr24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+@pytest.fixture
+def facestream(kafka: Settings) -> Iterator[Command]:
+    yield Command(kafka)
+
+
+def decoded(path: Path) -> list[Bgr]:
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="bgr24") for frame in container.decode(video=0)]
+
+
+def swapped(models: Models, frames: list[Bgr], options: dict[str, Any]) -> list[Bgr]:
+    """What the pipeline makes of the decoded pictures."""
+    chosen = Options.of(options)
+    face = source.prepare(models, [Picture(picture("sources/s1.png"))], chosen)
+    wanted = None
+    if chosen.selector.mode == "reference":
+        shown = Picture(frames[chosen.selector.reference_frame_number])
+        wanted = pipeline.reference(models, shown, chosen, face)
+    items = [Item(Picture(frame.copy()), Job(chosen, face, wanted)) for frame in frames]
+    pipeline.run(models, items)
+    return [item.surface.whole() for item in items]
+
+
+def arguments(options: dict[str, Any]) -> list[str]:
+    return [word for name, value in options.items() for word in ("--engine-option", f"{name}={value}")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"swapper.model": "inswapper_128", "mask.types": "box,occlusion"},
+        {
+            "swapper.model": "ghost_1_256",
+            "selector.mode": "reference",
+            "selector.reference_frame_number": 12,
+            "selector.reference_face_distance": 0.1,
+            "processors": "face_swapper,face_enhancer",
+        },
+    ],
+    ids=["all faces", "one person, enhanced"],
+)
+def test_swap_makes_the_pictures_that_the_models_make(
+    facestream: Command, standins: Path, clip: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    output = tmp_path / "out.mp4"
+    where = ["-s", SOURCE, "-t", clip, "-o", output, "--engine", "onnx", "--models", standins]
+    code, _, last = facestream("swap", *where, *EXACT, *arguments(options))
+    assert (code, f"{FRAMES} frames" in last) == (0, True), last
+    assert times(output) == times(clip)
+    before, after = decoded(clip), decoded(output)
+    expected = swapped(Models(standins), before, options)
+    changed = 0
+    for old, new, want in zip(before, after, expected, strict=True):
+        touched = (want != old).any(2)
+        changed += bool(touched.any())
+        assert np.abs(new.astype(int) - want).mean() < 1
+        if touched.any():
+            assert np.abs(new.astype(int) - want)[touched].mean() < 2.5
+    assert changed == (FRAMES if "selector.mode" not in options else FRAMES - 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ({"swapper.modell": "x"}, 2, "no option 'swapper.modell'; swapper has: model, pixel_boost, weight"),
+        ({"swapper.model": "magic"}, 2, "model 'magic'; there are: blendswap_256, ghost_1_256"),
+        ({"swapper.model": "ghost_2_256"}, 1, "ghost_2_256.onnx is not in"),
+        ({"selector.mode": "reference", "selector.reference_frame_number": 99}, 2, "has no frame 99"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    facestream: Command,
+    standins: Path,
+    clip: Path,
+    tmp_path: Path,
+    options: dict[str, Any],
+    code: int,
+    says: str,
+) -> None:
+    output = tmp_path / "out.mp4"
+    where = ["-s", SOURCE, "-t", clip, "-o", output, "--engine", "onnx", "--models", standins]
+    got, _, last = facestream("swap", *where, *arguments(options))
+    assert got == code, last
+    assert says in last
+    assert not output.exists()
