@@ -38,9 +38,8 @@ def command(
     data: Path | None,
 ) -> None:
     """Keep broker and services running; `submit`, `swap` and `status` find them."""
-    overrides = {"swapper": {"group": group} | given(engines=engines or None)} | given(
-        data=data, models=models
-    )
+    swapper = {"group": group} | given(engines=engines or None)
+    overrides = {"swapper": swapper} | given(data=data, models=models)
     settings = load_settings(bootstrap, **overrides)
     logs.configure(LogSettings(format="console"))
     stop = threading.Event()

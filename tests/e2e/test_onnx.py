@@ -1,8 +1,7 @@
-"""The engine `onnx` through the whole pipeline, with stand-in models: what a user types, and what comes out."""
+"""The engine `onnx` through the whole pipeline, with stand-in models: what one types, what comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,8 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def facestream(kafka: Settings) -> Iterator[Command]:
-    yield Command(kafka)
+def facestream(kafka: Settings) -> Command:
+    return Command(kafka)
 
 
 def decoded(path: Path) -> list[Bgr]:
