@@ -58,14 +58,13 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Death:
     """How a process of the crew ended. `point`: the crash point at which; `killed`: by the harness.
-    `lost`: a point that was armed and not reached."""
+    `busy`: work was in flight."""
 
     member: str
     role: Role
     code: int
     point: str = ""
     killed: bool = False
-    lost: str = ""
     busy: bool = False
     words: str = ""
 
@@ -100,9 +99,9 @@ class Crew:
                 continue
             point = member.block.fired if not member.killed else ""
             words = "" if code == -signal.SIGKILL else last_line(member.log)
-            block = member.block
-            ended = member.name, member.role, code, point, member.killed, block.armed, block.busy, words
-            deaths.append(Death(*ended))
+            deaths.append(
+                Death(member.name, member.role, code, point, member.killed, member.block.busy, words)
+            )
             pause = 0.0 if code == -signal.SIGKILL else AGAIN_SECONDS
             member.again = time.monotonic() + pause
         return deaths

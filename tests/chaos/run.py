@@ -36,8 +36,10 @@ REFERENCE_SECONDS = 600.0
 """For the undisturbed jobs, at most: other work may be on the machine."""
 ARMED_SECONDS = 45.0
 """A point that is not reached for so long is tried again later, in another process."""
-PATIENCE = 5
-"""Looks for somebody at work before somebody idle is taken."""
+AGAIN_SECONDS = 0.2
+"""Until the next is tried when there was nobody to do this to."""
+PATIENCE = 10
+"""Looks for somebody at work before somebody idle is taken; for a kill at a random moment nobody idle is."""
 TAKE_OVER_SECONDS = 8.0
 """Session time-out of the schedulers' group plus two."""
 
@@ -122,7 +124,7 @@ class Run:
         self._folder, self._actions = folder, list(actions)
         self._wanted = Counter(action.name for action in actions if action.kind.kills)
         self._armed_by: dict[str, Action] = {}
-        """What armed a point last, by member."""
+        """What armed a point that was not seen to go off yet, by member."""
         self._heads: list[float] = []
         """When the control in charge died (monotonic seconds)."""
         self._troubles: list[float] = []
@@ -218,7 +220,7 @@ class Run:
             if self._running and left and time.monotonic() >= due:
                 action = left.pop(0)
                 done = self._act(action)
-                due = time.monotonic() + (action.wait if done else 0.5)
+                due = time.monotonic() + (action.wait if done else AGAIN_SECONDS)
                 if not done:
                     left.append(action)
             elif not left and not self._running and self._broker.up and self._armed():
@@ -309,8 +311,6 @@ class Run:
         block = member.block
         match action.kind:
             case Kind.KILL:
-                if not block.busy:  # it does not count, and is made once more
-                    self._actions.append(action)
                 self._kill(member)
             case Kind.STOP:
                 self._count_other(f"{member.role} stopped 8 to 12 s")
@@ -326,16 +326,17 @@ class Run:
         return True
 
     def _victim(self, action: Action) -> Member | None:
-        """Somebody of the role who is at work; if nobody was, PATIENCE times, anybody who lives."""
+        """Somebody of the role who is at work. To arm or to stop also, if nobody was at work PATIENCE times,
+        anybody who lives."""
         living = [
             m
             for m in self._crew.members
-            if m.role is action.role and m.alive and not m.again and not m.stopped and not m.block.armed
+            if m.role is action.role and m.alive and not (m.again or m.stopped or m.name in self._armed_by)
         ]
         standby = action.point == "control.restored"
         wanted = [m for m in living if m.block.busy is not standby]
         tries = self._tries[action] = self._tries[action] + 1
-        if not wanted and tries <= PATIENCE:
+        if not wanted and (action.kind is Kind.KILL or tries <= PATIENCE):
             return None
         self._tries[action] = 0
         return self._random.choice(wanted or living) if living else None
@@ -348,7 +349,7 @@ class Run:
         def give_up() -> None:
             if member.block is block and block.armed:
                 block.disarm()
-                self._actions.append(action)
+                self._actions.append(self._armed_by.pop(member.name))
 
         self._later(ARMED_SECONDS, give_up)
         if action.point == "control.restored":  # it stands by: make it take over
@@ -381,6 +382,7 @@ class Run:
                 self._count_other(f"stopped at {point}")
                 self._note("stopped", member=member.name, point=point)
                 member.block.disarm()
+                self._armed_by.pop(member.name, None)
                 self._freeze(member, 20.0 if self._crew.broken else self._random.uniform(8, 12))
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
@@ -398,12 +400,14 @@ class Run:
             if death.role is Role.CONTROL:
                 headless = death.busy and death.code == -signal.SIGKILL and self._broker.up
                 (self._heads if headless else self._troubles).append(time.monotonic())
+            armed = self._armed_by.pop(death.member, None)
             if death.point and death.code == -signal.SIGKILL:
                 self._count_kill(death.point, True)
-            elif not death.killed:
+                continue
+            if armed:  # it died of something else
+                self._actions.append(armed)
+            if not death.killed:
                 self._ended(death)
-            if death.lost:  # its process died before it came there
-                self._actions.append(self._armed_by[death.member])
 
     def _ended(self, death: Death) -> None:
         words = death.words
