@@ -8,6 +8,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
+from av.stream import Disposition
+
 AudioMode = Literal["copy", "encode", "none"]
 
 _TEXT = frozenset({"subrip", "ass", "mov_text", "webvtt", "text"})
@@ -23,6 +25,13 @@ _MOV_TAGS = frozenset(
      "disc", "creation_time"}
 )  # fmt: skip
 _RIFF_TAGS = frozenset({"title", "artist", "copyright", "comment", "date", "genre"})
+
+
+_ANY = Disposition.default | Disposition.forced
+_MOST = (
+    _ANY | Disposition.dub | Disposition.comment | Disposition.descriptions
+    | Disposition.hearing_impaired | Disposition.visual_impaired
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class Holds:
     timecode: Literal["track", "tag", "none"] = "none"
     tick: Fraction | None = None
     """Times are rounded to multiples of this; None: they are exact."""
+    dispositions: Disposition = Disposition.default
+    """What a track may be for."""
     gaps: bool = True
     """Packets have times; else sound is one run of samples, and silence fills its gaps."""
 
@@ -58,6 +69,7 @@ CONTAINERS: dict[str, Holds] = {
         frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "flac", "alac", "dts"}), "aac",
         frozenset({"mov_text", "dvd_subtitle"}), "mov_text",
         cover="stream", edit_lists=True, tags=_MOV_TAGS, timecode="track",
+        dispositions=_MOST | Disposition.captions,
     ),
     "mov": Holds(
         "mov",
@@ -72,12 +84,14 @@ CONTAINERS: dict[str, Holds] = {
         | _PCM - {"pcm_s32be"} | {"pcm_u8"}, "flac",
         frozenset({"subrip", "ass", "webvtt", "text"}) | _BITMAP, "subrip",
         cover="attachment", attachments=True, codec_delay=True, timecode="tag", tick=Fraction(1, 1000),
+        dispositions=_MOST | Disposition.original,
     ),
     "webm": Holds(
         "webm",
         frozenset({"opus", "vorbis"}), "libopus",
         frozenset({"webvtt"}), "webvtt",
         codec_delay=True, timecode="tag", tick=Fraction(1, 1000),
+        dispositions=_ANY | Disposition.captions | Disposition.descriptions | Disposition.metadata,
     ),
     "ts": Holds(
         "mpegts",
@@ -118,6 +132,16 @@ def fate_of(container: str, kind: str, codec: str, audio: AudioMode = "copy") ->
         if codec in _TEXT and holds.text_encoder:
             return Fate.CONVERT, holds.text_encoder
     return Fate.DROP, ""
+
+
+def disposition_in(container: str, kind: str, asked: int) -> tuple[Disposition, bool]:
+    """What a track is for, as the container tells it, and whether that is all that was asked for. Captions
+    are subtitles for the hard of hearing: some containers know the one name, some the other."""
+    held, wanted = CONTAINERS[container].dispositions, Disposition(asked)
+    alike = Disposition.hearing_impaired | Disposition.captions
+    if kind == "subtitle" and wanted & alike and held & alike:
+        wanted = wanted & ~alike | held & alike
+    return wanted, not wanted & ~held & ~Disposition.default
 
 
 def table() -> str:

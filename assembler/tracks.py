@@ -15,10 +15,10 @@ from av.stream import Disposition, Stream
 from av.subtitles.stream import SubtitleStream
 
 from assembler.clock import ResultClock
-from assembler.holds import CONTAINERS, AudioMode, Fate, fate_of
+from assembler.holds import CONTAINERS, AudioMode, Fate, disposition_in, fate_of
 from assembler.languages import language_in
 from assembler.sound import CopiedSound
-from assembler.subtitles import ConvertedSubtitles, Subtitles
+from assembler.subtitles import MILLISECOND, ConvertedSubtitles, LaidSubtitles, Subtitles, fine
 from assembler.transcode import ConvertedSound
 from runtime.sides import SidesReader
 from schemas.plan import Plan, SideTrack
@@ -115,12 +115,21 @@ class Tracks:
             return ConvertedSound(self._output, source, encoder, clock, self._warnings, gaps=gaps)
         if fate is not Fate.DROP and isinstance(source, SubtitleStream):
             if fate is Fate.COPY:
-                return Subtitles(self._output.add_stream_from_template(source, opaque=True), clock)
+                copied = self._output.add_stream_from_template(source, opaque=True)
+                return Subtitles(copied, clock, self._text_tick(clock.tick))
             self._warnings[f"subtitles_converted_{codec}"] += 1
-            return ConvertedSubtitles(self._output, source, encoder, clock, self._warnings)
+            kind = LaidSubtitles if self._holds.edit_lists else ConvertedSubtitles
+            tick = self._text_tick(MILLISECOND)
+            return kind(self._output, source, encoder, clock, tick, self._warnings)
         if not (track.kind == "audio" and self._audio == "none"):
             self._warnings[f"track_dropped_{codec}"] += 1
         return None
+
+    def _text_tick(self, tick: Fraction) -> Fraction:
+        if not self._holds.edit_lists:
+            return tick
+        rates = [self._sides.template(t.stream).codec_context for t in self._plan.tracks if t.kind == "audio"]
+        return fine(tick, max(self._plan.time_base[1], *(getattr(r, "sample_rate", 0) for r in rates), 0))
 
     def _cover(self, source: Stream, codec: str, first: Packet[Stream] | None) -> Line | None:
         if first is not None and codec in _COVERS:
@@ -133,9 +142,10 @@ class Tracks:
         return None
 
     def _describe(self, stream: Stream, track: SideTrack) -> None:
-        stream.disposition = Disposition(track.disposition)
+        stream.disposition, whole = disposition_in(self._container, track.kind, track.disposition)
+        self._warnings["dispositions_dropped"] += not (whole or _is_cover(track))
         tags = self._sides.metadata[track.stream]
-        stream.metadata.update({k: v for k, v in tags.items() if k.split("-")[0] not in _STALE})
+        stream.metadata.update({_named(k): v for k, v in tags.items() if k.split("-")[0] not in _STALE})
         if track.language:
             stream.metadata["language"] = language_in(self._container, track.language)
 
@@ -165,6 +175,11 @@ class Tracks:
 def _timed(packet: Packet[Stream], count: int) -> Timed:
     at = packet.dts if packet.dts is not None else packet.pts
     return (at or 0) * packet.time_base, count, packet
+
+
+def _named(tag: str) -> str:
+    """FFmpeg reads a track's title out of mp4 as its name, and writes its title there."""
+    return "title" if tag == "name" else tag
 
 
 def _is_cover(track: SideTrack) -> bool:
