@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
+import structlog
 from av.audio.stream import AudioStream
 from av.container import OutputContainer
 from av.packet import Packet
@@ -22,6 +23,8 @@ from assembler.subtitles import MILLISECOND, ConvertedSubtitles, LaidSubtitles, 
 from assembler.transcode import ConvertedSound
 from runtime.sides import SidesReader
 from schemas.plan import Plan, SideTrack
+
+_log = structlog.get_logger("tracks")
 
 Timed = tuple[Fraction, int, Packet]  # type: ignore[type-arg]  # generic in the stubs only
 """(time in seconds, tie-break, packet), for interleaving."""
@@ -110,20 +113,31 @@ class Tracks:
             if fate is Fate.COPY:
                 return CopiedSound(self._output, source, self._holds, clock, first, self._warnings)
             if self._audio == "encode" or codec != encoder:  # PCM for AVI: the same samples
-                self._warnings[f"sound_converted_{codec}"] += 1
+                self._tell(f"sound_converted_{codec}", track, encoder)
             gaps = self._holds.gaps
             return ConvertedSound(self._output, source, encoder, clock, self._warnings, gaps=gaps)
         if fate is not Fate.DROP and isinstance(source, SubtitleStream):
             if fate is Fate.COPY:
                 copied = self._output.add_stream_from_template(source, opaque=True)
                 return Subtitles(copied, clock, self._text_tick(clock.tick))
-            self._warnings[f"subtitles_converted_{codec}"] += 1
+            self._tell(f"subtitles_converted_{codec}", track, encoder)
             kind = LaidSubtitles if self._holds.edit_lists else ConvertedSubtitles
             tick = self._text_tick(MILLISECOND)
             return kind(self._output, source, encoder, clock, tick, self._warnings)
         if not (track.kind == "audio" and self._audio == "none"):
-            self._warnings[f"track_dropped_{codec}"] += 1
+            self._tell(f"track_dropped_{codec}", track, "")
         return None
+
+    def _tell(self, warning: str, track: SideTrack, became: str) -> None:
+        """Counted for the job; the log says which track it was, numbered from 0 among the tracks beside the
+        picture as the input lists them."""
+        self._warnings[warning] += 1
+        number = [other.stream for other in self._plan.tracks].index(track.stream)
+        title = self._sides.metadata[track.stream].get("title", "")
+        _log.warning(
+            warning, job=self._plan.job, track=number, kind=track.kind, language=track.language, title=title,
+            became=became or "nothing",
+        )  # fmt: skip
 
     def _text_tick(self, tick: Fraction) -> Fraction:
         if not self._holds.edit_lists:

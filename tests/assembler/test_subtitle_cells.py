@@ -14,6 +14,7 @@ import av
 import pytest
 from av.stream import Disposition
 from av.subtitles.subtitle import AssSubtitle
+from structlog.testing import capture_logs
 
 from assembler.holds import CONTAINERS, Fate, fate_of
 from assembler.mux import Muxed, Part, mux
@@ -262,3 +263,21 @@ def test_text_an_hour_apart_and_many_at_once_keep_their_times(
     source = text_clip(tmp_path, cues, "subrip")
     joined(tmp_path / "out.mp4", pictures["mp4"], source)
     assert shown(tmp_path / "out.mp4") == cues
+
+
+def test_the_log_says_which_track_became_what(
+    tmp_path: Path, pictures: dict[str, list[Part]], clips: dict[str, Path]
+) -> None:
+    source = tmp_path / "in.mkv"
+    command = [
+        "ffmpeg", "-v", "error", "-i", str(clips["subrip"]), "-i", str(clips["hdmv_pgs_subtitle"]),
+        "-map", "0", "-map", "1", "-c", "copy", "-metadata:s:s:1", "language=fra", str(source),
+    ]  # fmt: skip
+    subprocess.run(command, check=True)
+    with capture_logs() as logs:
+        joined(tmp_path / "out.mp4", pictures["mp4"], source)
+    told = [(line["event"], line["track"], line["language"], line["became"]) for line in logs]
+    assert told == [
+        ("subtitles_converted_subrip", 0, "deu", "mov_text"),
+        ("track_dropped_hdmv_pgs_subtitle", 1, "fra", "nothing"),
+    ]
