@@ -215,6 +215,31 @@ class SwapperSettings(Section):
     takes the process down."""
 
 
+def _checkout() -> Path | None:
+    named = os.environ.get("FACEFUSION_HOME")
+    return Path(named) if named else None
+
+
+class FaceFusionSettings(Section):
+    """The engine `facefusion`: a checkout of FaceFusion in child processes."""
+
+    home: Path | None = Field(default_factory=_checkout)
+    """The checkout; FACEFUSION_HOME names it too."""
+    python: Path | None = None
+    """Python of its environment; none: our own."""
+    providers: Annotated[tuple[str, ...], Field(min_length=1)] = ("cpu",)
+    """FaceFusion's names of what runs models: cuda, tensorrt, cpu ... One that does not start is an error."""
+    device_ids: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    children: Count = 2
+    """Configurations that are kept running, each in a process with models of its own."""
+    start_seconds: Seconds = 300.0
+    """How long loading may take; then the child is killed."""
+    frame_seconds: Seconds = 120.0
+    """How long one frame may take; then the child is killed. Less than swapper.hang_seconds."""
+    environment: dict[str, str] = Field(default={}, repr=False)
+    """Further variables for the child, which gets nothing of ours but paths and devices. Not shown."""
+
+
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
@@ -278,6 +303,7 @@ class Settings(BaseSettings):
     keep: KeepSettings = KeepSettings()
     input: InputSettings = InputSettings()
     swapper: SwapperSettings = SwapperSettings()
+    facefusion: FaceFusionSettings = Field(default_factory=FaceFusionSettings)
     log: LogSettings = LogSettings()
     http: HttpSettings = HttpSettings()
     broker: BrokerSettings = BrokerSettings()

@@ -12,6 +12,7 @@
     │   └── RecordTooLargeError     a record would pass the limit of its topic
     ├── ModelError               a model is missing from the store or has the wrong hash
     ├── EngineError              an engine failed on frames it was given
+    │   └── ContentRefusedError  an engine's content check refuses what it is given
     ├── BrokerError              Kafka could not be started, reached, or refused us
     │   ├── BrokerStartError     the embedded broker did not come up
     │   ├── ArtefactError        the broker's jars could not be fetched
@@ -86,6 +87,13 @@ class EngineError(FacestreamError):
     """Raised by an engine on frames it was given. Tried again by the worker before it gives up."""
 
     retryable = True
+
+
+class ContentRefusedError(EngineError):
+    """Raised when an engine's content check refuses a frame. The job fails, whatever its policy. A retry does
+    not help."""
+
+    retryable = False
 
 
 class BrokerError(FacestreamError):

@@ -1,7 +1,7 @@
 """Runs an engine over batches of many streams: one SwapBatch worth of results for each batch, always.
 
-No Kafka here. A batch whose frames raise is tried alone, ATTEMPTS times in all, with fresh state; then
-it becomes a failure. Nothing that one stream does touches another.
+No Kafka here. A batch whose frames raise is tried alone, ATTEMPTS times in all, with fresh state, unless
+the error says that this is in vain; then it becomes a failure. Nothing that one stream does touches another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from schemas.errors import EngineError
+from schemas.errors import ContentRefusedError, EngineError, FacestreamError
 from schemas.frames import FrameBatch
 from schemas.swaps import FailurePolicy
 from swapper.engines.base import Engine, Frame, FrameSwap, Plane, SourceFace, Work
@@ -212,12 +212,19 @@ def _alone(batch: Batch, recipe: Recipe) -> Done:
             if len(swaps) != len(batch.record):
                 raise EngineError(f"{engine.name} decided {len(swaps)} of {len(batch.record)} frames")
         except Exception as error:
-            if attempt == ATTEMPTS:
-                return _failed(batch, error, recipe.on_failure, engine.name)
+            if attempt == ATTEMPTS or _stays(error):
+                refused = isinstance(error, ContentRefusedError)
+                policy = FailurePolicy.FAIL if refused else recipe.on_failure
+                return _failed(batch, error, policy, engine.name)
             continue
         spent = round((time.thread_time() - started) * 1e3, 3)
         return Done(batch, engine.name, engine.model_id, swaps, {"engine": spent}, policy=recipe.on_failure)
     raise AssertionError("unreachable")
+
+
+def _stays(error: Exception) -> bool:
+    """Whether trying again is in vain."""
+    return isinstance(error, FacestreamError) and not error.retryable
 
 
 def _complete(stream: _Stream) -> Iterator[Done]:

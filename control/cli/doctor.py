@@ -21,7 +21,9 @@ from runtime.cluster import broker_configuration
 from runtime.kafka import check_access
 from runtime.settings import LogSettings, Settings
 from schemas.containers import ENCODERS
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, FacestreamError
+from swapper.engines.facefusion.process import Child, home_of
+from swapper.engines.registry import ENGINES, open_engine
 from swapper.models import store
 from swapper.models.store import State
 
@@ -66,6 +68,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _gpu()
     yield from _codecs()
     yield from _models(settings)
+    yield from _engines(settings)
     yield from _broker(settings)
 
 
@@ -82,6 +85,7 @@ def _gpu() -> Iterator[Finding]:
 def _codecs() -> Iterator[Finding]:
     import av
 
+    yield Finding("FFmpeg", True, f"{av.ffmpeg_version_info} in PyAV {av.__version__}")
     for name in _DECODERS:
         try:
             decoder = av.CodecContext.create(name, "r")
@@ -100,6 +104,27 @@ def _models(settings: Settings) -> Iterator[Finding]:
         good = status.state is State.PRESENT
         detail = str(status.path) if good else f"{status.state}; run: facestream models pull"
         yield Finding(f"model {status.model.name}", good, detail, needed=True)
+
+
+def _engines(settings: Settings) -> Iterator[Finding]:
+    for name in ENGINES:
+        try:
+            open_engine(name, settings.models_dir)
+            yield _facefusion(settings) if name == "facefusion" else Finding(f"engine {name}", True, "opens")
+        except (ImportError, FacestreamError) as error:
+            yield Finding(f"engine {name}", False, str(error))
+
+
+def _facefusion(settings: Settings) -> Finding:
+    """Starts the checkout without processors, which shows whether its names are those that are known."""
+    what = "engine facefusion (contract only, never run here)"
+    try:
+        home = home_of(settings.facefusion)
+        child = Child(settings.facefusion, (), {})
+    except FacestreamError as error:
+        return Finding(what, False, str(error))
+    child.end()
+    return Finding(what, True, f"{child.version} at {home} starts")
 
 
 def _broker(settings: Settings) -> Iterator[Finding]:

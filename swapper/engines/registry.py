@@ -15,6 +15,7 @@ ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "mesh": ("swapper.engines.mesh.engine", "MeshEngine"),
         "onnx": ("swapper.engines.onnx.engine", "OnnxEngine"),
+        "facefusion": ("swapper.engines.facefusion.engine", "FaceFusionEngine"),
         "none": ("swapper.engines.none", "NoneEngine"),
     }
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ModelError
+from schemas.errors import ContentRefusedError, ModelError
 from schemas.frames import FrameBatch, VideoFormat
 from schemas.record import decode
 from schemas.swaps import FailurePolicy, SwapBatch, SwapFlag
@@ -207,6 +207,18 @@ def test_a_batch_that_is_refused_fails_by_the_policy_of_its_job() -> None:
     assert (done.failure, done.policy, engine.calls) == ("it kills", FailurePolicy.FREEZE, 0)
     unknown = runner_of(engine).refuse(batch("unknown/0", 0, 2), "it kills")
     assert (unknown.failure, unknown.policy) == ("it kills; ModelError: no such face", FailurePolicy.FAIL)
+
+
+def test_refused_content_fails_the_job_whatever_its_policy_and_is_not_tried_again() -> None:
+    class Refusing(Delaying):
+        def swap(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
+            self.calls += 1
+            raise ContentRefusedError("no")
+
+    engine = Refusing()
+    done = runner_of(engine).run_alone(batch("j/0", 0, 2))
+    assert (done.policy, done.failure) == (FailurePolicy.FAIL, "ContentRefusedError: no")
+    assert engine.calls == 1
 
 
 def test_patches_that_make_no_record_are_a_failure_too() -> None:
