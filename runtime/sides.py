@@ -92,8 +92,9 @@ class SidesWriter:
         if not track.template and not track.dropped:
             track.template = _template(track.stream, packet) or b""
             track.dropped = not track.template
+            if track.dropped:
+                self._count(f"track_dropped_{_codec_name(track.stream) or track.stream.type}")
         if track.dropped:
-            self._count(f"track_dropped_{_codec_name(track.stream) or track.stream.type}")
             return
         if track.position < 0:
             track.position = len(self._kept)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from av.stream import Stream
 
@@ -148,6 +149,27 @@ def test_fonts_are_kept(tmp_path: Path) -> None:
     with SidesReader(file) as reader:
         (font,) = reader.attachments
         assert (font.name, font.data) == ("font.ttf", b"\x00\x01font" * 100)
+
+
+def test_a_track_of_an_unknown_kind_is_named_once_not_once_a_packet(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "in.ts"), "w") as output:
+        sound, data = output.add_stream("aac", rate=48_000), output.add_data_stream()
+        for number in range(5):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 48_000, number * 1024
+            output.mux(sound.encode(frame))
+            packet: av.Packet[Stream] = av.Packet(b"position")
+            packet.stream, packet.time_base = data, Fraction(1, 48_000)
+            packet.pts = packet.dts = number * 1024
+            output.mux(packet)
+        output.mux(sound.encode(None))
+    with av.open(str(tmp_path / "in.ts")) as source, (tmp_path / "sides").open("wb") as file:
+        writer = SidesWriter(file, source.streams)
+        for found in source.demux():
+            writer.write(found)
+        summary = writer.close()
+    assert [track.kind for track in summary.tracks] == ["audio"]
+    assert summary.warnings == {"track_dropped_data": 1}
 
 
 def test_a_timecode_track_is_kept_as_its_first_timecode(tmp_path: Path) -> None:
