@@ -220,6 +220,15 @@ def _checkout() -> Path | None:
     return Path(named) if named else None
 
 
+class OnnxSettings(Section):
+    """The engine `onnx`."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    """What runs the models; where ONNX Runtime lacks it, work is refused and not done elsewhere."""
+    threads: Count = 1
+    """Of one worker, for a model on the CPU."""
+
+
 class FaceFusionSettings(Section):
     """The engine `facefusion`: a checkout of FaceFusion in child processes."""
 
@@ -303,6 +312,7 @@ class Settings(BaseSettings):
     keep: KeepSettings = KeepSettings()
     input: InputSettings = InputSettings()
     swapper: SwapperSettings = SwapperSettings()
+    onnx: OnnxSettings = OnnxSettings()
     facefusion: FaceFusionSettings = Field(default_factory=FaceFusionSettings)
     log: LogSettings = LogSettings()
     http: HttpSettings = HttpSettings()
@@ -404,7 +414,12 @@ def _hide_secrets(settings: Settings) -> None:
     for secret in (kafka.password, kafka.tls_key_password):
         if secret is not None:
             redact.hide(secret.get_secret_value())
-    for values in (kafka.client, settings.store_options, settings.broker.properties):
+    for values in (
+        kafka.client,
+        settings.store_options,
+        settings.broker.properties,
+        settings.facefusion.environment,
+    ):
         for name, value in values.items():
             if redact.SECRET.search(name):
                 redact.hide(str(value))

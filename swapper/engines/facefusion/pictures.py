@@ -41,20 +41,30 @@ class Moment:
         stretch = along / across if along > 0 and across > 0 else 1.0
         size = max(round(self.form.width * stretch), 1), self.form.height
         parts = [cv2.resize(plane, size) for plane in self.planes]
-        lying = rgb(parts, samples(self.form))[..., ::-1]
+        lying: Any = cv2.cvtColor(rgb(parts, samples(self.form)), cv2.COLOR_RGB2BGR)
         return np.ascontiguousarray(np.rot90(lying, self.form.rotation // 90))
 
     def change(self, before: Bgr, after: Bgr) -> None:
         """Add to the planes what a picture gained."""
-        meaning = samples(self.form)
-        gained = np.rot90(_coded(after, meaning) - _coded(before, meaning), -(self.form.rotation // 90))
+        meaning, pixels = samples(self.form), self.form.pixels
+        was, now = (np.rot90(one, -(self.form.rotation // 90)) for one in (before, after))
+        planes = self.planes
+        if was.shape[:2] == planes[0].shape:  # pixel by sample: the part that changed is enough
+            rows, columns = _changed(was, now)
+            was, now = was[rows, columns], now[rows, columns]
+            planes = [
+                plane[_on(rows, pixels.chroma_y), _on(columns, pixels.chroma_x)]
+                if i
+                else plane[rows, columns]
+                for i, plane in enumerate(planes)
+            ]
+        gained = _coded(now, meaning) - _coded(was, meaning)
         moved: Any = cv2.transform(np.ascontiguousarray(gained[..., ::-1]), meaning.from_rgb())
         scales = (meaning.luma, meaning.chroma, meaning.chroma)
-        top = (1 << self.form.pixels.depth) - 1
-        for plane, scale, change in zip(self.planes, scales, cv2.split(moved), strict=False):
+        for plane, scale, change in zip(planes, scales, cv2.split(moved), strict=False):
             step: Any = cv2.resize(change, plane.shape[::-1], interpolation=cv2.INTER_AREA)
             new: Any = plane + step * np.float32(scale)
-            plane[:] = np.clip(np.rint(new), 0, top).astype(plane.dtype)
+            plane[:] = np.clip(np.rint(new), 0, (1 << pixels.depth) - 1).astype(plane.dtype)
 
 
 class Canvas:
@@ -98,6 +108,23 @@ class Canvas:
             px, py = (x >> pixels.chroma_x, y >> pixels.chroma_y) if i else (x, y)
             parts.append(np.ascontiguousarray(plane[py : py + high, px : px + wide]))
         return PatchPixels(x, y, width, height, tuple(parts))
+
+
+def _changed(was: Bgr, now: Bgr) -> tuple[slice, slice]:
+    """Rows and columns around all pixels that differ, on tiles."""
+    differ = cv2.absdiff(np.ascontiguousarray(was), np.ascontiguousarray(now))
+    spans = []
+    for axis, size in ((1, was.shape[0]), (0, was.shape[1])):
+        most: Any = cv2.reduce(differ, axis, cv2.REDUCE_MAX)
+        (where,) = np.nonzero(most.reshape(size, 3).any(1))
+        first, last = (int(where[0]), int(where[-1]) + 1) if where.size else (0, size)
+        spans.append(slice(first // _TILE * _TILE, min(-(-last // _TILE) * _TILE, size)))
+    return spans[0], spans[1]
+
+
+def _on(span: slice, shift: int) -> slice:
+    """A span of luma samples, of chroma."""
+    return slice(span.start >> shift, -(-span.stop >> shift))
 
 
 def _coded(picture: Bgr, meaning: Samples) -> npt.NDArray[np.float32]:

@@ -105,6 +105,14 @@ def test_ten_bits_keep_their_fine_steps_where_little_changes(engine: FaceFusionE
     assert change.min() >= 0
 
 
+@pytest.mark.parametrize("name", ["yuv420p", "yuv411p", "yuv410p"])
+def test_whole_pictures_of_odd_sizes_are_changed_to_the_edge(engine: FaceFusionEngine, name: str) -> None:
+    one = frame(plain((60, 90, 150), 97, 67), name)
+    (swap,) = run(engine, [one], processors="frame_enhancer", frame_enhancer_model="x1")
+    picture = shown(pasted(one, swap), one.format).astype(int)
+    assert np.abs(picture - (30, 45, 75)).max() < 4
+
+
 def test_a_frame_without_a_face_has_no_patches(engine: FaceFusionEngine) -> None:
     assert run(engine, [frame(plain((0, 0, 0)))]) == [FrameSwap(0, (), SwapFlag.NO_FACE)]
 
