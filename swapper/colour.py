@@ -63,11 +63,18 @@ class Samples:
         return np.array(rows, np.float32)
 
     def to_rgb(self) -> Matrix:
-        """(3, 4): samples Y, Cb, Cr, 1 to R'G'B' 0..255."""
-        inverse = np.linalg.inv(self.from_rgb().astype(np.float64)) * 255
-        linear = inverse / [self.luma, self.chroma, self.chroma]
-        offset = -linear @ [self.black, self.grey, self.grey]
-        return np.column_stack([linear, offset]).astype(np.float32)
+        """(3, 4): samples Y, Cb, Cr, 1 to R'G'B' 0..255. Not to be written to."""
+        return _to_rgb(self)
+
+
+@lru_cache(maxsize=64)
+def _to_rgb(meaning: Samples) -> Matrix:
+    inverse = np.linalg.inv(meaning.from_rgb().astype(np.float64)) * 255
+    linear = inverse / [meaning.luma, meaning.chroma, meaning.chroma]
+    offset = -linear @ [meaning.black, meaning.grey, meaning.grey]
+    matrix = np.column_stack([linear, offset]).astype(np.float32)
+    matrix.flags.writeable = False
+    return matrix
 
 
 @lru_cache(maxsize=64)

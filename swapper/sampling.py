@@ -76,12 +76,13 @@ def _warped(plane: Plane, matrix: npt.NDArray[np.float64], side: int) -> Plane:
     return cv2.warpAffine(plane, matrix, (side, side), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
-def rgb(planes: Sequence[Plane], meaning: Samples) -> Rgb:
-    """R G B of planes of one size."""
+def rgb(planes: Sequence[Plane], meaning: Samples, *, reverse: bool = False) -> Rgb:
+    """R G B of planes of one size, or B G R."""
     matrix = meaning.to_rgb()
+    if reverse:
+        matrix = matrix[::-1]
     if len(planes) == 1:
-        matrix = matrix[:, [0, 3]]
-        matrix[:, 1] += meaning.to_rgb()[:, 1:3].sum(1) * meaning.grey
+        matrix = np.column_stack([matrix[:, 0], matrix[:, 3] + matrix[:, 1:3].sum(1) * meaning.grey])
     wide: Any = cv2.transform(cv2.merge(list(planes)), matrix)
     small: Rgb = wide if wide.dtype == np.uint8 else cv2.convertScaleAbs(wide)
     if is_hdr(meaning.transfer):

@@ -83,12 +83,17 @@ class Rectangle(NamedTuple):
 
 
 def fitted(points: Points, template: str, side: float) -> Matrix:
-    """The similarity that takes five points nearest to a template of this side."""
+    """The similarity that takes five points, which must be spread, nearest to a template of this side."""
     goal = TEMPLATES[template] * side
     matrix, _ = cv2.estimateAffinePartial2D(points, goal, method=cv2.RANSAC, ransacReprojThreshold=_PIXELS)
     if matrix is None or not np.isfinite(matrix).all():
         raise ValueError("five points in one place")
     return np.asarray(matrix, np.float64)
+
+
+def is_spread(points: Points) -> bool:
+    """Whether a similarity can be found for points: they are finite, and not all in one pixel."""
+    return bool(np.isfinite(points).all()) and float(np.ptp(points, 0).max()) >= 1
 
 
 def inverse(matrix: Matrix) -> Matrix:

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from swapper.engines.onnx.align import Matrix, inverse, moved, turn
+from swapper.engines.onnx.align import Matrix, inverse, is_spread, moved, turn
 from swapper.engines.onnx.catalog import DETECTORS, MANY_DETECTORS, Detector, Layout
 from swapper.engines.onnx.faces import Hit
 from swapper.engines.onnx.options import DetectorOptions
@@ -85,7 +85,7 @@ def _all(models: Models, views: Sequence[_View], name: str, options: DetectorOpt
     found = []
     for start in range(0, len(views), _TOGETHER):
         some = views[start : start + _TOGETHER]
-        canvas = np.empty((len(some), 3, side, side), np.float32)
+        canvas = models.buffer(len(some), 3, side, side)
         ratios = [_drawn(out, view.surface, kind) for out, view in zip(canvas, some, strict=True)]
         outputs = model({"input": canvas})
         for i, (x, y) in enumerate(ratios):
@@ -121,6 +121,7 @@ def _placed(view: _View, raw: Raw) -> Iterator[Hit]:
 
 
 def _distinct(hits: Sequence[Hit], options: DetectorOptions) -> list[Hit]:
+    hits = [hit for hit in hits if is_spread(hit.points) and np.isfinite(hit.box).all()]
     if not hits:
         return []
     overlap = _OVERLAP_OF_MANY if options.model == "many" else _OVERLAPS[len(options.angles)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import EngineError, FacestreamError, NoFaceError, UsageError
+from runtime.settings import OnnxSettings, load
+from schemas.errors import ContentRefusedError, EngineError, FacestreamError, NoFaceError, UsageError
 from schemas.frames import FrameFlag
 from schemas.swaps import SwapFlag
 from swapper.decode import decode
 from swapper.engines.base import Engine, Frame, FrameSwap, SourceFace, Wants, Work
-from swapper.engines.onnx import pipeline, source
+from swapper.engines.onnx import content, pipeline, source
 from swapper.engines.onnx.analyse import analyse
 from swapper.engines.onnx.faces import Face
 from swapper.engines.onnx.needs import needed
@@ -44,8 +46,9 @@ class OnnxEngine(Engine):
     stateful = False
     context_frames = 0
 
-    def __init__(self, models: Path, device: str = "cpu") -> None:
-        self._models = Models(models, device)
+    def __init__(self, models: Path, settings: OnnxSettings | None = None) -> None:
+        settings = settings or load().onnx
+        self._models = Models(models, settings.device, settings.threads)
 
     @property
     def model_id(self) -> str:
@@ -110,8 +113,15 @@ class OnnxEngine(Engine):
 
     def _run(self, work: Sequence[Work]) -> list[list[FrameSwap]]:
         drawn = [[_Drawn(frame, one.state) for frame in one.frames] for one in work]
+        self._inspect([one for row in drawn for one in row])
         pipeline.run(self._models, [item for row in drawn for one in row for item in one.items])
         return [[one.result() for one in row] for row in drawn]
+
+    def _inspect(self, drawn: Sequence[_Drawn]) -> None:
+        """Raises ContentRefusedError for a frame that the content check objects to."""
+        surfaces = [surface for one in drawn if one.inspected for surface in one.surfaces]
+        if surfaces and any(content.refused(self._models, surfaces)):
+            raise ContentRefusedError("the content check refuses a frame of the target")
 
     def _check(self, options: Options) -> None:
         """Raises ModelError for a file that is not there."""
@@ -135,12 +145,20 @@ class _Drawn:
         self._seq = frame.info.seq
         self._canvas = Canvas(frame)
         skipped = frame.info.flags & FrameFlag.CONTEXT
-        self.items = [] if skipped else [Item(surface, job) for surface in self._canvas.surfaces()]
+        self.surfaces = [] if skipped else self._canvas.surfaces()
+        self.items = [Item(surface, job) for surface in self.surfaces]
+        self.inspected = job.options.content_check and (self._seq == 0 or _is_on_a_second(frame))
 
     def result(self) -> FrameSwap:
         seen = any(item.faces for item in self.items)
         flags = SwapFlag(0) if seen or not self.items else SwapFlag.NO_FACE
         return FrameSwap(self._seq, self._canvas.patches(), flags)
+
+
+def _is_on_a_second(frame: Frame) -> bool:
+    """Whether a whole second passes while the frame is shown: one frame a second, wherever segments begin."""
+    start, end = (at * frame.tick for at in (frame.info.pts, frame.info.pts + frame.info.duration))
+    return ceil(start) < end
 
 
 def _picked(faces: Sequence[Face], number: int, wanted: int | None) -> Face:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -32,7 +34,7 @@ def enhance(models: Models, tasks: Sequence[Task], options: EnhancerOptions, mas
         for task, old, new in zip(tasks, before, after, strict=True)
     ]
     for task, cut, one in zip(tasks, cuts, masks(models, cuts, masked(mask)), strict=True):
-        task.surface.paste(cut.after.astype(np.uint8), one, task.matrix, options.blend / 100)
+        task.surface.paste(cut.after, one, task.matrix, options.blend / 100)
 
 
 def masked(mask: MaskOptions) -> MaskOptions:
@@ -41,7 +43,8 @@ def masked(mask: MaskOptions) -> MaskOptions:
     return mask.model_copy(update={"types": types, "padding": (0, 0, 0, 0)})
 
 
-def _crop(output: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """(side, side, 3) B G R in whole numbers 0..255."""
-    ordered = np.clip(output[::-1], -1, 1).transpose(1, 2, 0)
-    return np.round((ordered + 1) * np.float32(127.5))
+def _crop(output: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """(side, side, 3) B G R."""
+    planes = [np.round((np.clip(output[channel], -1, 1) + 1) * np.float32(127.5)) for channel in (2, 1, 0)]
+    crop: Any = cv2.merge([plane.astype(np.uint8) for plane in planes])
+    return np.asarray(crop)

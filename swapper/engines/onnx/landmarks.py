@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from swapper.engines.onnx.align import Matrix, Points, fitted, inverse, moved, turn
+from swapper.engines.onnx.align import Matrix, Points, fitted, inverse, is_spread, moved, turn
 from swapper.engines.onnx.catalog import LANDMARK_ESTIMATOR, LANDMARKERS, Landmarker, Scale
 from swapper.engines.onnx.faces import Face, Hit
 from swapper.engines.onnx.options import LandmarkerOptions
@@ -42,15 +42,18 @@ def landmarks(models: Models, faces: Sequence[tuple[Surface, Hit]], options: Lan
     else:
         found = _found(models, faces, angles, options.model)
     return [
-        Face(hit, angle, outline, certainty, _five(outline) if certainty > options.score else hit.points)
+        Face(hit, angle, outline, certainty, _chosen(hit, outline, certainty, options.score))
         for (_, hit), angle, (outline, certainty) in zip(faces, angles, found, strict=True)
     ]
 
 
-def _five(outline: Points) -> Points:
-    """Eyes, nose, corners of the mouth."""
+def _chosen(hit: Hit, outline: Points, certainty: float, least: float) -> Points:
+    """Eyes, nose, corners of the mouth of the 68 points where they are sure enough, else of the detector."""
+    if certainty <= least:
+        return hit.points
     eyes = [outline[36:42].mean(0), outline[42:48].mean(0)]
-    return np.stack([*eyes, outline[30], outline[48], outline[54]])
+    five = np.stack([*eyes, outline[30], outline[48], outline[54]])
+    return five if is_spread(five) else hit.points
 
 
 def _estimated(models: Models, fives: Sequence[Points]) -> list[Points]:

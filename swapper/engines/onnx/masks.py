@@ -22,7 +22,7 @@ from swapper.engines.onnx.catalog import (
 )
 from swapper.engines.onnx.options import MaskOptions
 from swapper.engines.onnx.session import Models
-from swapper.engines.onnx.surface import Floats, Mask
+from swapper.engines.onnx.surface import Crop, Mask
 from swapper.engines.onnx.tensors import Bgr, scaled
 
 _SOFT = 5
@@ -35,7 +35,7 @@ class Cut:
     """A crop before and after the swap, and its 68 points, in pixels of the crop."""
 
     before: Bgr
-    after: Floats
+    after: Crop
     outline: Points
 
 

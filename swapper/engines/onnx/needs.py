@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from swapper.engines.onnx import content
 from swapper.engines.onnx.catalog import (
     CLASSIFIER,
     DETECTORS,
@@ -34,6 +35,8 @@ def _finders(options: Options) -> Iterator[str]:
         yield RECOGNISER
     if options.selector.filters:
         yield CLASSIFIER
+    if options.content_check:
+        yield from content.FILES
 
 
 def _changers(options: Options) -> Iterator[str]:

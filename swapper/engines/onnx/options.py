@@ -67,7 +67,7 @@ class DetectorOptions(_Group):
     model: str = "yolo_face"
     size: Annotated[int, BeforeValidator(_side)] = 640
     score: _Share = 0.5
-    angles: Annotated[tuple[Literal[0, 90, 180, 270], ...], _Many] = (0,)
+    angles: Annotated[tuple[int, ...], _Many] = (0,)
     margin: _Margins = (0, 0, 0, 0)
 
     @model_validator(mode="after")
@@ -75,6 +75,8 @@ class DetectorOptions(_Group):
         self._one_of("model", (*DETECTORS, "many"))
         if self.model != "many":
             _known(self.size, DETECTORS[self.model].sides, f"size of {self.model}")
+        for angle in self.angles:
+            _known(angle, (0, 90, 180, 270), "angle")
         if not self.angles or len(set(self.angles)) != len(self.angles):
             raise ValueError("angles are one to four of 0, 90, 180, 270, each once")
         return self
@@ -195,7 +197,8 @@ class EnhancerOptions(_Group):
 
 
 class Options(_Group):
-    """All options of a job. `processors` run in the order given."""
+    """All options of a job. `processors` run in the order given; `content_check`: whether pictures that the
+    classifiers object to end the job."""
 
     processors: Annotated[tuple[Processor, ...], _Many] = (SWAP,)
     detector: DetectorOptions = DetectorOptions()
@@ -204,6 +207,7 @@ class Options(_Group):
     swapper: SwapperOptions = SwapperOptions()
     mask: MaskOptions = MaskOptions()
     enhancer: EnhancerOptions = EnhancerOptions()
+    content_check: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:

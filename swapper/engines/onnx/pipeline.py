@@ -8,8 +8,9 @@ ones that it touches are done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from swapper.engines.onnx.align import Rectangle, fitted, inverse, reach
@@ -17,7 +18,7 @@ from swapper.engines.onnx.analyse import analyse
 from swapper.engines.onnx.catalog import ENHANCERS, SWAPPERS
 from swapper.engines.onnx.enhance import enhance
 from swapper.engines.onnx.faces import Face, Vector
-from swapper.engines.onnx.options import SWAP, Options
+from swapper.engines.onnx.options import ENHANCE, SWAP, Options
 from swapper.engines.onnx.recognise import classify, recognise
 from swapper.engines.onnx.select import referred, select
 from swapper.engines.onnx.session import Models
@@ -29,10 +30,9 @@ _TOUCH = 2
 """Pixels around a face that bilinear sampling may read."""
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """What is done to a frame. Without a source nothing is swapped, but enhanced all the same;
     `reference`: embedding of the face looked for in mode `reference`."""
@@ -40,6 +40,20 @@ class Job:
     options: Options
     source: Source | None = None
     reference: Vector | None = None
+
+    @cached_property
+    def finding(self) -> str:
+        """The same for jobs whose faces may be looked for together."""
+        return f"{self.options.detector!r} {self.options.landmarker!r}"
+
+    @cached_property
+    def changing(self) -> Mapping[str, str]:
+        """By processor: the same for jobs whose faces may go through it together."""
+        options = self.options
+        return {
+            SWAP: f"{SWAP} {options.swapper!r} {options.mask!r}",
+            ENHANCE: f"{ENHANCE} {options.enhancer!r} {options.mask!r}",
+        }
 
 
 @dataclass(slots=True)
@@ -53,7 +67,7 @@ class Item:
 
 def run(models: Models, items: Sequence[Item]) -> None:
     """Change each surface as its job says."""
-    for group in _grouped(items, lambda item: (item.job.options.detector, item.job.options.landmarker)):
+    for group in _grouped(items, lambda item: item.job.finding):
         options = group[0].job.options
         found = analyse(models, [item.surface for item in group], options.detector, options.landmarker)
         for item, faces in zip(group, found, strict=True):
@@ -109,13 +123,6 @@ class _Turn:
     processor: str
     task: Task
 
-    @property
-    def kind(self) -> Hashable:
-        """Turns of one kind may go through their models together."""
-        options = self.job.options
-        own = options.swapper if self.processor == SWAP else options.enhancer
-        return self.processor, own, options.mask
-
 
 def _step(models: Models, chosen: Sequence[tuple[Item, list[Face]]], step: int) -> None:
     """The processor at one place of the chain, for all frames."""
@@ -127,12 +134,12 @@ def _step(models: Models, chosen: Sequence[tuple[Item, list[Face]]], step: int) 
                 rounds += [[] for _ in range(at + 1 - len(rounds))]
                 rounds[at].append(_Turn(item.job, name, task))
     for turns in rounds:
-        for group in _grouped(turns, lambda turn: turn.kind):
+        for group in _grouped(turns, lambda turn: turn.job.changing[turn.processor]):
             _change(models, group)
 
 
 def _change(models: Models, turns: Sequence[_Turn]) -> None:
-    """Turns of one kind."""
+    """Turns that may go through their models together."""
     options = turns[0].job.options
     if turns[0].processor == SWAP:
         pairs = [(turn.task, turn.job.source) for turn in turns if turn.job.source is not None]
@@ -158,9 +165,9 @@ def _scheduled(item: Item, faces: Sequence[Face], name: str) -> Iterable[tuple[i
         yield at, Task(item.surface, face, matrix)
 
 
-def _grouped(things: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
+def _grouped(things: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
     """Things of one key together, in order."""
-    groups: dict[K, list[T]] = {}
+    groups: dict[str, list[T]] = {}
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)
     return list(groups.values())

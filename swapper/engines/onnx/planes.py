@@ -118,7 +118,8 @@ class Planes:
         lying = self._view.quarters % 2
         size = (height, width) if lying else (width, height)
         small = [cv2.resize(plane, size) for plane in self._planes(self._canvas.planes)]
-        return np.ascontiguousarray(np.rot90(rgb(small, self._meaning)[..., ::-1], self._view.quarters))
+        stored = rgb(small, self._meaning, reverse=True)
+        return np.ascontiguousarray(np.rot90(stored, self._view.quarters))
 
     def cut(self, matrix: Matrix, side: int, *, repeat: bool = True) -> Bgr:
         border = cv2.BORDER_REPLICATE if repeat else cv2.BORDER_CONSTANT
@@ -128,25 +129,28 @@ class Planes:
             black = self._meaning.grey if i else self._meaning.black
             size = (side, side)
             parts.append(cv2.warpAffine(plane, there, size, borderMode=border, borderValue=black))
-        return np.ascontiguousarray(rgb(parts, self._meaning)[..., ::-1])
+        return rgb(parts, self._meaning, reverse=True)
 
     def paste(self, crop: Crop, mask: Mask, matrix: Matrix, share: float = 1.0) -> None:
         parts = cv2.split(_samples(crop, self._meaning, len(self._canvas.planes)))
+        planes = self._planes(self._canvas.opened())
         back = inverse(matrix)
-        for i, (plane, part) in enumerate(zip(self._planes(self._canvas.opened()), parts, strict=True)):
-            there = joined(back, inverse(self._view.planes[i > 0]))
-            place = reach(there, *crop.shape[1::-1]).within(plane.shape[1], plane.shape[0])
+        for of_chroma in (False, True)[: len(planes)]:
+            there = joined(back, inverse(self._view.planes[of_chroma]))
+            some = slice(1, None) if of_chroma else slice(0, 1)
+            height, width = planes[some][0].shape
+            place = reach(there, *crop.shape[1::-1]).within(width, height)
             if not place.empty:
-                _mix(plane, part, mask, there, place, share)
-                self._canvas.touch(self._in_frame(place, i))
+                _mix(planes[some], parts[some], mask * np.float32(share), there, place)
+                self._canvas.touch(self._in_frame(place, of_chroma))
 
     def _planes(self, planes: Sequence[Plane]) -> list[Plane]:
         return [plane[self._rows] for plane in planes]
 
-    def _in_frame(self, place: Rectangle, plane: int) -> Rectangle:
-        """Samples of a plane of this surface as luma samples of the frame, on the grid of chroma."""
+    def _in_frame(self, place: Rectangle, of_chroma: bool) -> Rectangle:
+        """Samples of planes of this surface as luma samples of the frame, on the grid of chroma."""
         form, pixels = self._canvas.format, self._canvas.format.pixels
-        across, down = (pixels.chroma_x, pixels.chroma_y) if plane else (0, 0)
+        across, down = (pixels.chroma_x, pixels.chroma_y) if of_chroma else (0, 0)
         step = self._rows.step
         wide, high = 1 << pixels.chroma_x, 1 << pixels.chroma_y
         x, right = place.x << across, place.right << across
@@ -165,20 +169,19 @@ def joined(first: Matrix, second: Matrix) -> Matrix:
     return np.column_stack([second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2] + second[:, 2]])
 
 
-def _mix(plane: Plane, part: Any, mask: Mask, there: Matrix, place: Rectangle, share: float) -> None:
-    """Put samples into a rectangle of a plane as far as a mask says."""
+def _mix(planes: Sequence[Plane], parts: Sequence[Any], mask: Mask, there: Matrix, place: Rectangle) -> None:
+    """Put samples into a rectangle of planes of one size, as far as a mask says."""
     size = place.right - place.x, place.bottom - place.y
     there = shifted(there, place.x, place.y)
-    weight: Any = cv2.warpAffine(mask, there, size)
-    if share != 1:
-        weight *= np.float32(share)
-    region = plane[place.y : place.bottom, place.x : place.right]
-    new: Any = cv2.warpAffine(part, there, size, borderMode=cv2.BORDER_REPLICATE)
-    new -= region
-    new *= weight
-    new += region
-    new += np.float32(0.5)
-    region[:] = new.astype(plane.dtype)
+    weight = cv2.warpAffine(mask, there, size)
+    for plane, part in zip(planes, parts, strict=True):
+        region = plane[place.y : place.bottom, place.x : place.right]
+        new: Any = cv2.warpAffine(part, there, size, borderMode=cv2.BORDER_REPLICATE)
+        new -= region
+        new *= weight
+        new += region
+        new += np.float32(0.5)
+        region[:] = new.astype(plane.dtype)
 
 
 def _samples(crop: Crop, meaning: Samples, planes: int) -> npt.NDArray[np.float32]:

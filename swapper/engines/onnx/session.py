@@ -9,10 +9,10 @@ against itself. A model that does not pass is run item by item.
 
 from __future__ import annotations
 
+import math
 import mmap
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,7 @@ class Model:
         return any(len(one.shape) > 1 and one.shape[0] == 1 for one in self._session.get_inputs())
 
     def _opened(self) -> Any:
-        with mapped(self._file) as data:
-            return self._open(protobuf.with_free_batch(data))
+        return self._open(protobuf.with_free_batch(mapped(self._file)))
 
     def _open(self, model: str | bytes) -> Any:
         options = onnxruntime.SessionOptions()
@@ -104,11 +103,13 @@ class Model:
         options.log_severity_level = 4
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         wanted = _PROVIDERS[self._device]
-        session: Any = onnxruntime.InferenceSession(model, options, providers=list(wanted))
         first = wanted[0] if isinstance(wanted[0], str) else wanted[0][0]
-        if session.get_providers()[0] != first:
-            raise ModelError(f"ONNX Runtime gives no {first} here; it has: {', '.join(_available())}")
-        return session
+        available = onnxruntime.get_available_providers()
+        if first in available:
+            session: Any = onnxruntime.InferenceSession(model, options, providers=list(wanted))
+            if session.get_providers()[0] == first:
+                return session
+        raise ModelError(f"ONNX Runtime gives no {first} here; it has: {', '.join(available)}")
 
 
 class Models:
@@ -117,6 +118,7 @@ class Models:
     def __init__(self, folder: Path, device: str = "cpu", threads: int = 1) -> None:
         self._folder, self._device, self._threads = folder, device, threads
         self._open: dict[str, Model] = {}
+        self._memory = np.empty(0, np.float32)
         self._sums: dict[str, str] = {}
         self._emaps: dict[str, npt.NDArray[np.float32]] = {}
 
@@ -136,8 +138,7 @@ class Models:
     def emap(self, name: str) -> npt.NDArray[np.float32]:
         """(512, 512): the last initializer of a model. Raises ModelError."""
         if name not in self._emaps:
-            with mapped(self.file(name)) as data:
-                self._emaps[name] = protobuf.last_initializer(data)
+            self._emaps[name] = protobuf.last_initializer(mapped(self.file(name)))
         return self._emaps[name]
 
     def file(self, name: str) -> Path:
@@ -147,27 +148,27 @@ class Models:
             raise ModelError(f"model {file.name} is not in {self._folder}; --models names the folder")
         return file
 
+    def buffer(self, *shape: int) -> npt.NDArray[np.float32]:
+        """Memory for a large input, which the next caller gets again: fresh pages cost more than a picture's
+        conversion."""
+        size = math.prod(shape)
+        if self._memory.size < size:
+            self._memory = np.empty(size, np.float32)
+        return self._memory[:size].reshape(shape)
+
     @property
     def loaded(self) -> list[str]:
         """`name@checksum` of each open model, in order of names."""
         return [f"{name}@{self._sums[name]}" for name in sorted(self._open)]
 
 
-@contextmanager
-def mapped(file: Path) -> Iterator[memoryview]:
-    """The bytes of a file, read only where they are looked at."""
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-        view = memoryview(pages)
+def mapped(file: Path) -> memoryview:
+    """The bytes of a file, read only where they are looked at. Raises ModelError for an empty one."""
+    with file.open("rb") as opened:
         try:
-            yield view
-        finally:
-            with suppress(BufferError):  # somebody still holds a part of it
-                view.release()
-
-
-def _available() -> list[str]:
-    names: list[str] = onnxruntime.get_available_providers()
-    return names
+            return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        except ValueError:
+            raise ModelError(f"model {file} is empty") from None
 
 
 def _checked(file: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Source:
     normed: Vector
     crops: Mapping[PictureSource, Bgr]
     traits: Traits | None = None
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    """By swapper: what goes into it, once it has been made."""
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """As plain arrays."""

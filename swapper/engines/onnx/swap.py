@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -78,12 +80,15 @@ def _whole(tiles: Tensor, side: int, kind: Swapper) -> Floats:
     """(side, side, 3) B G R 0..255 of a model's tiles; not rounded. In float64 where the original is in it:
     OpenCV warps that with coarser steps."""
     k = side // kind.side
-    channels: Floats = (
-        tiles.reshape(k, k, 3, kind.side, kind.side).transpose(3, 0, 4, 1, 2).reshape(side, side, 3)
-    )
-    if kind.restore:
-        channels = channels * np.array(kind.scale.deviation) + np.array(kind.scale.mean)
-    return np.ascontiguousarray(np.clip(channels, 0, 1)[..., ::-1]) * 255
+    planes: list[Floats] = []
+    for channel in (2, 1, 0):
+        plane: Floats = tiles[:, channel].reshape(k, k, kind.side, kind.side)
+        plane = plane.transpose(2, 0, 3, 1).reshape(side, side)
+        if kind.restore:
+            plane = plane.astype(np.float64) * kind.scale.deviation[channel] + kind.scale.mean[channel]
+        planes.append(np.clip(plane, 0, 1) * 255)
+    crop: Any = cv2.merge(planes)
+    return np.asarray(crop)
 
 
 def _source(models: Models, face: Face, source: Source, kind: Swapper, weight: float) -> Tensor:
@@ -91,7 +96,9 @@ def _source(models: Models, face: Face, source: Source, kind: Swapper, weight: f
     if isinstance(kind.source, PictureSource):
         picture: Tensor = stacked([source.crops[kind.source]], _PLAIN)[0]
         return picture
-    vector = _vector(models, source, kind, kind.source)
+    if kind.file not in source.vectors:
+        source.vectors[kind.file] = _vector(models, source, kind, kind.source)
+    vector = source.vectors[kind.file]
     if weight == 0.5:
         return vector
     own = face.identity

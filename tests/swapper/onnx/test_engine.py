@@ -285,6 +285,12 @@ def test_a_model_that_is_not_there_is_named_before_any_work(engine: OnnxEngine, 
         OnnxEngine(tmp_path).open(SourceFace("onnx"), INSWAPPER)
 
 
+def test_device_and_threads_come_from_the_settings(standins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACESTREAM_ONNX__DEVICE", "cuda")
+    with pytest.raises(ModelError, match="CUDAExecutionProvider"):
+        OnnxEngine(standins).prepare(encoded(SINGLE), None, INSWAPPER)
+
+
 def test_model_id_names_what_was_used_with_its_checksum(engine: OnnxEngine, standins: Path) -> None:
     run(engine, SINGLE, frame(picture(SINGLE.frame)))
     said = (standins / "inswapper_128.hash").read_text()
