@@ -66,10 +66,10 @@ class Chain:
         """Pictures that the next frames get."""
         self._sources, self._reference = list(sources), reference
 
-    def test(self, picture: Any) -> None:
-        """FaceFusion's content check. Raises Refused."""
+    def test(self, picture: Any, what: str) -> None:
+        """FaceFusion's content check; `what` names the picture. Raises Refused."""
         if self._flags(picture):
-            raise Refused("content", "FaceFusion's content check refuses it")
+            raise Refused("content", f"FaceFusion's content check refuses {what}")
 
     def run(self, picture: Any) -> tuple[Any, Any]:
         """(height, width, 3) B G R; returns such a one and a mask (height, width). Raises Refused."""
@@ -129,7 +129,7 @@ def _answer(chain: Chain, message: Message) -> Message:
     elif message.kind == "clear":
         chain.clear()
     elif message.kind == "test":
-        chain.test(pictures["picture"])
+        chain.test(pictures["picture"], message.fields["what"])
     else:
         return _changed(pictures["picture"], *chain.run(pictures["picture"]))
     return Message("done")

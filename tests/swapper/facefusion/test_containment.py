@@ -63,6 +63,13 @@ def test_a_child_that_ended_between_batches_is_started_again(engine: FaceFusionE
     assert len(checkout.events(home, "import")) == 2
 
 
+def test_a_child_that_cannot_forget_faces_goes(engine: FaceFusionEngine, home: Path) -> None:
+    (home / "facefusion" / "face_store.py").write_text("frames = {}\ndef clear_faces():\n    raise OSError\n")
+    run(engine, "nothing")
+    run(engine, "nothing")
+    assert len(checkout.events(home, "import")) == 2
+
+
 def test_a_provider_that_does_not_start_is_an_error(make: Any) -> None:
     with pytest.raises(EngineError, match="did not start CUDAExecutionProvider"):
         run(make(providers=("cuda", "cpu")), "gpu")
