@@ -75,13 +75,14 @@ class Chain:
         """(height, width, 3) B G R; returns such a one and a mask (height, width). Raises Refused."""
         import numpy as np
 
-        frame, mask = picture.copy(), np.full(picture.shape[:2], _OPAQUE, np.uint8)
+        target, frame = picture.copy(), picture.copy()  # written to, perhaps
+        mask = np.full(picture.shape[:2], _OPAQUE, np.uint8)
         for name, process in self._processors:
             frame, mask = process(
                 {
-                    "reference_vision_frame": picture if self._reference is None else self._reference,
+                    "reference_vision_frame": target if self._reference is None else self._reference,
                     "source_vision_frames": self._sources,
-                    "target_vision_frames": [picture],
+                    "target_vision_frames": [target],
                     "temp_vision_frame": frame,
                     "temp_vision_mask": mask,
                 }
