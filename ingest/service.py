@@ -284,10 +284,11 @@ class IngestService:
 
 
 def _may_pass(order: Record, error: Exception) -> bool:
-    """Whether the same order may succeed later. An input that could be planned was readable then."""
+    """Whether the same order may succeed later. An input that could be planned was readable then; a bare
+    OSError is of the scratch disk, which may be full for a while."""
     if isinstance(error, FacestreamError) and error.retryable:
         return True
-    return isinstance(order, DecodeOrder) and isinstance(error, InputError | OSError)
+    return isinstance(error, OSError) or (isinstance(order, DecodeOrder) and isinstance(error, InputError))
 
 
 def _place(message: KafkaMessage) -> TopicPartition:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from ingest import worker
+from ingest.scan import scan
 from ingest.service import IngestService
 from runtime.cluster import ensure_topics
 from runtime.kafka import producer, reader
@@ -181,6 +185,24 @@ def test_a_bad_input_fails_its_job_and_the_next_order_is_done(ingest: Ingest, tm
     clip = make_clip(tmp_path / "clip.mp4", 25)
     assert len(ingest.plan(spec_of(clip, "good")).pts) == 25
     assert committed(ingest.settings) == 2
+
+
+def test_a_scratch_disk_that_is_full_for_a_moment_does_not_fail_the_plan(
+    ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def writing(*given: Any) -> Any:
+        if full:
+            raise full.pop()
+        return scan(*given)
+
+    monkeypatch.setattr(worker, "scan", writing)
+    spec = spec_of(make_clip(tmp_path / "in.mp4", 10), "j")
+    ingest.order(PlanOrder(job="j", spec=spec))
+    ingest.until(lambda: any(isinstance(e, Planned | Failed) for e in ingest.events()))
+    assert not [event for event in ingest.events() if isinstance(event, Failed)]
+    assert not full
 
 
 def test_an_input_that_is_gone_fails_each_segment_that_was_not_sent(ingest: Ingest, tmp_path: Path) -> None:
