@@ -16,6 +16,7 @@ from swapper.engines.onnx.catalog import (
     DETECTORS,
     ENHANCERS,
     LANDMARKERS,
+    MANY_DETECTORS,
     OCCLUDERS,
     PARSERS,
     RACES,
@@ -73,8 +74,9 @@ class DetectorOptions(_Group):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._one_of("model", (*DETECTORS, "many"))
-        if self.model != "many":
-            _known(self.size, DETECTORS[self.model].sides, f"size of {self.model}")
+        models = MANY_DETECTORS if self.model == "many" else (self.model,)
+        sides = sorted({side for name in models for side in DETECTORS[name].sides})
+        _known(self.size, sides, f"size of {self.model}")
         for angle in self.angles:
             _known(angle, (0, 90, 180, 270), "angle")
         if not self.angles or len(set(self.angles)) != len(self.angles):

@@ -55,6 +55,10 @@ def test_names_with_dots_and_groups_say_the_same() -> None:
         ),
         ({"swapper.model": "simswap_unofficial_512", "swapper.pixel_boost": 768}, "there are: 512, 1024"),
         ({"detector.size": 320}, "size of yolo_face 320; there are: 640"),
+        (
+            {"detector.model": "many", "detector.size": 99},
+            "size of many 99; there are: 160, 320, 480, 512, 640",
+        ),
         ({"detector.angles": "45"}, "angle 45; there are: 0, 90, 180, 270"),
         ({"detector.angles": "90,90"}, "each once"),
         ({"detector.margin": "1,2"}, "option detector.margin"),
