@@ -21,7 +21,7 @@ from runtime.store import Store
 from schemas.containers import ENCODERS
 from schemas.job import AUTO, JobSpec
 from schemas.swaps import FailurePolicy
-from swapper.engines.base import Engine
+from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import ENGINES
 
 _PREFIX = "replay"
@@ -146,6 +146,10 @@ def _swap(settings: Settings, old: JobSpec, engine: Engine, options: Mapping[str
         swap["face"] = admission.store_face(Store.of(settings), face) if face else ""
         swap["sources"] = [str(path) for path in options["sources"]]
         swap["consent"] = ""
+    elif options["engine_options"]:
+        kept = swap["face"]
+        face = SourceFace.from_bytes(Store.of(settings).get(kept)) if kept else SourceFace(engine.name)
+        engine.open(face, swap["options"])  # what the face was not prepared for is said at once
     if options["consent"] is not None:
         swap["consent"] = options["consent"]
     return swap
