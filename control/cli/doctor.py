@@ -56,7 +56,9 @@ def command(bootstrap: str | None, data: Path | None) -> int:
         mark = "ok" if finding.good else ("FAIL" if finding.needed else "-")
         table.add_row(mark, finding.what, finding.detail)
     console = Console()
-    console.print(table, width=None if console.is_terminal else 400)
+    if not console.is_terminal:
+        console.width = 400  # a finding a line, for whoever reads it by program
+    console.print(table)
     return int(any(f.needed and not f.good for f in findings))
 
 
@@ -117,14 +119,14 @@ def _engines(settings: Settings) -> Iterator[Finding]:
 
 def _facefusion(settings: Settings) -> Finding:
     """Starts the checkout without processors, which shows whether its names are those that are known."""
-    what = "engine facefusion (contract only, never run here)"
+    what, word = "engine facefusion", "contract only, never run here"
     try:
         home = home_of(settings.facefusion)
         child = Child(settings.facefusion, (), {})
     except FacestreamError as error:
-        return Finding(what, False, str(error))
+        return Finding(what, False, f"{word}; {error}")
     child.end()
-    return Finding(what, True, f"{child.version} at {home} starts")
+    return Finding(what, True, f"{word}; {child.version} at {home} starts")
 
 
 def _broker(settings: Settings) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ def found(home: Path | None) -> dict[str, Finding]:
     return {finding.what: finding for finding in _engines(settings)}
 
 
-FACEFUSION = "engine facefusion (contract only, never run here)"
+FACEFUSION = "engine facefusion"
 
 
 def test_each_engine_is_named_and_none_is_needed() -> None:
@@ -31,11 +31,14 @@ def test_without_a_checkout_it_says_how_to_name_one() -> None:
     finding = found(None)[FACEFUSION]
     assert not finding.good
     assert "FACEFUSION_HOME" in finding.detail
+    assert "contract only, never run here" in finding.detail
 
 
 def test_a_checkout_is_started(tmp_path: Path) -> None:
     home = checkout.build(tmp_path / "checkout")
-    assert found(home)[FACEFUSION] == Finding(FACEFUSION, True, f"3.8.1 at {home} starts")
+    assert found(home)[FACEFUSION] == Finding(
+        FACEFUSION, True, f"contract only, never run here; 3.8.1 at {home} starts"
+    )
 
 
 def test_a_version_that_is_not_known_is_said(tmp_path: Path) -> None:
