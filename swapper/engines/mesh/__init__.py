@@ -5,4 +5,6 @@ landmarks  468-point mesh of one face              track      which face is whic
 smooth     quietens landmarks between frames       texture    source pictures to one texture
 colour     the target's light on the texture       render     texture to patches
 kernels    inner loops, compiled by numba          topology   the canonical mesh and its parts
+cover      where the texture goes                  occlusion  what stands before a face
+eyes       whether they are closed                 pose       how far a face is turned away
 """

@@ -19,21 +19,22 @@ from swapper.colour import Samples, samples
 from swapper.decode import decode
 from swapper.engines.base import Engine, Frame, FrameSwap, PatchPixels, SourceFace, Work
 from swapper.engines.mesh import fields
-from swapper.engines.mesh.colour import Light
+from swapper.engines.mesh.cover import Look
 from swapper.engines.mesh.detect import Detector
 from swapper.engines.mesh.inference import Model
 from swapper.engines.mesh.landmarks import SIDE, Landmarks, Mesh, Square
-from swapper.engines.mesh.render import Look, Painter
+from swapper.engines.mesh.render import Memory, Painter
 from swapper.engines.mesh.search import aspect, search
 from swapper.engines.mesh.smooth import Smoother
 from swapper.engines.mesh.source import SourceFinder
 from swapper.engines.mesh.stages import Stages
 from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
+from swapper.engines.mesh.topology import UV, VERTICES
 from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
 from swapper.sampling import warped
 
-_VERSION = 3
+_VERSION = 4
 """Raised with every change that alters patches."""
 _TEXTURE = "texture"
 _MIN_SECONDS = 1e-3
@@ -80,7 +81,7 @@ class _Face:
     """State of one tracked face."""
 
     smoother: Smoother = field(default_factory=Smoother)
-    light: Light = field(default_factory=Light)
+    memory: Memory = field(default_factory=Memory)
 
 
 @dataclass(slots=True)
@@ -134,8 +135,7 @@ class MeshEngine(Engine):
         """
         self._models()
         texture = np.full((512, 512, 4), 128, np.uint8)
-        rng = np.random.default_rng(0)
-        marks = (rng.random((468, 3)) * 60 + 2).astype(np.float32)
+        marks = np.column_stack([UV * 60 + 2, np.zeros(VERTICES)]).astype(np.float32)
         for name, transfer in (("yuv420p", "bt709"), ("yuv420p10le", "bt709"), ("yuv420p10le", "smpte2084")):
             form = VideoFormat(width=64, height=64, pixel_format=name, transfer=transfer)
             kind = np.uint8 if form.pixels.depth == 8 else np.uint16
@@ -143,7 +143,7 @@ class MeshEngine(Engine):
             meaning = samples(form)
             yuv = YuvTexture(texture, meaning)
             paint = self._painter.paint
-            paint(planes, form.pixels, meaning, yuv, marks, Light(), Look(), (), seconds=1, draw=True)
+            paint(planes, form.pixels, meaning, yuv, marks, Memory(), Look(), (), seconds=1, draw=True)
         self.stages.clear()
 
     def prepare(
@@ -226,7 +226,7 @@ class MeshEngine(Engine):
                 meaning,
                 stream.yuv(meaning),
                 marks,
-                stream.faces[number].light,
+                stream.faces[number].memory,
                 stream.options.look,
                 [earlier for earlier in patches if earlier is not None],
                 seconds=seconds,

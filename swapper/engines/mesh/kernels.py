@@ -257,3 +257,117 @@ def blend_chroma(
                     first[y, x] = U(F(first[y, x]) * (ONE - alpha) + value * alpha + HALF)
                 else:
                     second[y, x] = U(F(second[y, x]) * (ONE - alpha) + value * alpha + HALF)
+
+
+@_jit
+def read_hues(
+    target: npt.NDArray[np.float32],
+    points: npt.NDArray[np.float32],
+    triangles: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.float32],
+    darkest: np.float32,
+    greyest: np.float32,
+    out: npt.NDArray[np.float32],
+) -> None:
+    """Log of luma, and cb and cr over luma, of `target` (side, side, 3: y, cb, cr) at places (n,) that
+    lie in `triangles` (n, 3) of vertices `points` (m, 2) with `weights` (n, 3) of the corners.
+
+    `darkest` and `greyest` are added to luma as a logarithm's argument and as a divisor.
+    """
+    bottom, right = F(target.shape[0]) - _LAST, F(target.shape[1]) - _LAST
+    for n in range(triangles.shape[0]):
+        x, y = -HALF, -HALF
+        for corner in range(3):
+            vertex, w = triangles[n, corner], weights[n, corner]
+            x += w * points[vertex, 0]
+            y += w * points[vertex, 1]
+        x, y = min(max(x, ZERO), right), min(max(y, ZERO), bottom)
+        i, j = U(x), U(y)
+        fx, fy = x - F(i), y - F(j)
+        for c in range(3):
+            above = target[j, i, c] * (ONE - fx) + target[j, i + U(1), c] * fx
+            below = target[j + U(1), i, c] * (ONE - fx) + target[j + U(1), i + U(1), c] * fx
+            out[n, c] = above * (ONE - fy) + below * fy
+        luma = max(out[n, 0], ZERO)
+        out[n, 0] = np.log(luma + darkest)
+        out[n, 1] /= luma + greyest
+        out[n, 2] /= luma + greyest
+
+
+@_jit
+def fit_surface(
+    values: npt.NDArray[np.float32],
+    basis: npt.NDArray[np.float32],
+    start: npt.NDArray[np.float32],
+    stiffness: npt.NDArray[np.float32],
+    least: npt.NDArray[np.float32],
+    most: npt.NDArray[np.float32],
+    rounds: int,
+    fit: npt.NDArray[np.float32],
+    spread: npt.NDArray[np.float32],
+) -> None:
+    """Coefficients `fit` (m, k) of a surface over `basis` (n, m) near most of `values` (n, k), and the
+    deviation `spread` (k,) of those, kept from `least` to `most`. `start` (n,): 1 for places to begin
+    with, around their median, else 0. `stiffness` (m,) keeps coefficients small.
+
+    Iteratively reweighted least squares with weights (1 + d²/3)⁻², d in deviations.
+    """
+    n, m, k = basis.shape[0], basis.shape[1], values.shape[1]
+    weight, off = start.copy(), np.empty((n, k), np.float32)
+    for c in range(k):
+        centre = np.median(values[start > ZERO, c])
+        for i in range(n):
+            off[i, c] = values[i, c] - centre
+    matrix, right = np.empty((m, m), np.float32), np.empty((m, k), np.float32)
+    for turn in range(rounds + 1):
+        near = weight > F(0.05)
+        for c in range(k):
+            middle = F(np.median(np.abs(off[near, c])))
+            spread[c] = min(max(F(1.48) * middle, least[c]), most[c])
+        if turn == rounds:
+            break
+        matrix[:], right[:] = ZERO, ZERO
+        for j in range(m):
+            matrix[j, j] = stiffness[j]
+        for i in range(n):
+            far = ZERO
+            for c in range(k):
+                far += (off[i, c] / spread[c]) ** 2
+            w = ONE / (ONE + far / F(3)) ** 2
+            if turn == 0:
+                w *= start[i]
+            weight[i] = w
+            for j in range(m):
+                share = w * basis[i, j]
+                for p in range(m):
+                    matrix[j, p] += share * basis[i, p]
+                for c in range(k):
+                    right[j, c] += share * values[i, c]
+        _solve(matrix, right, fit)
+        for i in range(n):
+            for c in range(k):
+                value = values[i, c]
+                for j in range(m):
+                    value -= basis[i, j] * fit[j, c]
+                off[i, c] = value
+
+
+@_jit
+def _solve(
+    matrix: npt.NDArray[np.float32], right: npt.NDArray[np.float32], out: npt.NDArray[np.float32]
+) -> None:
+    """`out` (m, k) with matrix @ out = right, by elimination in place; `matrix` is positive definite."""
+    m, k = right.shape
+    for j in range(m):
+        for row in range(j + 1, m):
+            factor = matrix[row, j] / matrix[j, j]
+            for p in range(j, m):
+                matrix[row, p] -= factor * matrix[j, p]
+            for c in range(k):
+                right[row, c] -= factor * right[j, c]
+    for j in range(m - 1, -1, -1):
+        for c in range(k):
+            value = right[j, c]
+            for p in range(j + 1, m):
+                value -= matrix[j, p] * out[p, c]
+            out[j, c] = value / matrix[j, j]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
@@ -12,40 +12,31 @@ import numpy.typing as npt
 from schemas.pixels import PixelFormat
 from swapper.colour import Samples
 from swapper.engines.base import PatchPixels, Plane
-from swapper.engines.mesh import kernels
+from swapper.engines.mesh import eyes, kernels
 from swapper.engines.mesh.colour import SIDE, Light, Map
+from swapper.engines.mesh.cover import ALL, Cover, Look, both, features, turned, unveiled
+from swapper.engines.mesh.cover import SIDE as COVER
 from swapper.engines.mesh.landmarks import Landmarks
+from swapper.engines.mesh.occlusion import Veil
+from swapper.engines.mesh.pose import Turn, facing, visible
 from swapper.engines.mesh.stages import Stages
 from swapper.engines.mesh.texture import Level, YuvTexture
-from swapper.engines.mesh.topology import (
-    INNER_LIPS,
-    LEFT_EYE,
-    LOWER_LIP_INNER,
-    RIGHT_EYE,
-    UPPER_LIP_INNER,
-    UV,
-)
+from swapper.engines.mesh.topology import UV
 
-_COVER_SIDE = 128
 _MIN_SIDE = 8
 """Faces of which less than this many samples can be seen are left alone."""
 _FAINT = np.float32(1e-4)
-_OPEN_FROM, _OPEN_RANGE = 0.015, 0.03
-"""Gap of the lips, over the face's height, from which the target's mouth shows, and how much more
-until all of it does."""
-
-Cover = npt.NDArray[np.uint8]
-_ALL_COVERED = np.full((_COVER_SIDE, _COVER_SIDE), 255, np.uint8)
+_TURNED_FROM = 25.0
+"""Degrees from the front from which parts of a face are turned away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a face is drawn, each 0..1: how much of the target's own eyes and open mouth stays, and
-    of its shading is taken over."""
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of one face from frame to frame."""
 
-    keep_eyes: float = 0.0
-    keep_mouth: float = 1.0
-    shade: float = 0.9
+    light: Light = field(default_factory=Light)
+    veil: Veil = field(default_factory=Veil)
+    turn: Turn = field(default_factory=Turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +84,7 @@ class Painter:
         meaning: Samples,
         texture: YuvTexture,
         marks: Landmarks,
-        light: Light,
+        memory: Memory,
         look: Look,
         earlier: Sequence[PatchPixels],
         *,
@@ -102,23 +93,38 @@ class Painter:
     ) -> PatchPixels | None:
         """Draw one face on a copy of its rectangle, over `earlier` patches of the same frame.
 
-        `seconds` since the frame before. Without `draw` only `light` learns. None if too little of
-        the face is in the frame.
+        `seconds` since the frame before. Without `draw` only `memory` learns. None if too little of
+        the face is in the frame, or it is turned too far away.
         """
+        angle = memory.turn(marks, seconds)
+        shown = visible(angle)
         height, width = planes[0].shape
         place = Rectangle.around(texture.outline.on(marks[:, :2]), pixels, width, height)
         if min(place.width, place.height) < _MIN_SIDE:
             return None
         points = marks[:, :2] - np.array([place.x, place.y], np.float32)
         depth = np.ascontiguousarray(marks[:, 2])
+        parts = [plane[place.of_plane(i, pixels)] for i, plane in enumerate(planes)]
         with self._stages("mask"):
-            cover = _cover(points, place, look)
+            fine = np.array([COVER / place.width, COVER / place.height], np.float32)
+            closed = eyes.closed(parts[0], points, meaning.black, meaning.luma)
+            cover = features(points, fine, look, closed)
+            if angle > _TURNED_FROM:
+                cover = both(cover, turned(points * fine, depth, facing(marks)))
         with self._stages("colour"):
-            parts = [plane[place.of_plane(i, pixels)] for i, plane in enumerate(planes)]
-            target, source, weight = self._both(parts, meaning, texture, points, depth, cover, place)
-            gain = light(target, source, weight, look.shade, seconds)
-        if not draw:
+            target = _shrunk(parts, meaning)
+        with self._stages("mask"):
+            coarse = np.array([SIDE / place.width, SIDE / place.height], np.float32)
+            veil = memory.veil(texture.places, target, points * coarse, marks, seconds)
+            if veil is not None:
+                cover = both(cover, unveiled(points * fine, depth, veil))
+        with self._stages("colour"):
+            source, weight = self._source(texture, points * coarse, depth, cover)
+            gain = memory.light(target, source, weight, look.shade, seconds)
+        if not draw or not shown:
             return None
+        if shown < 1:
+            cover = both(cover, np.full_like(ALL, round(255 * shown)))
         with self._stages("raster"):
             raster = self._raster(place)
             kernels.rasterise(points, depth, UV, texture.triangles, raster)
@@ -134,26 +140,21 @@ class Painter:
             self._scratch = np.empty(size, np.float32)
         return self._scratch[:size].reshape(place.height, place.width, 3)
 
-    def _both(
+    def _source(
         self,
-        parts: Sequence[Plane],
-        meaning: Samples,
         texture: YuvTexture,
-        points: npt.NDArray[np.float32],
+        small: npt.NDArray[np.float32],
         depth: npt.NDArray[np.float32],
         cover: Cover | None,
-        place: Rectangle,
-    ) -> tuple[Map, Map, npt.NDArray[np.float32]]:
-        """Target, source and weight as `Light` takes them."""
-        scale = np.array([SIDE / place.width, SIDE / place.height], np.float32)
-        small = points * scale
+    ) -> tuple[Map, npt.NDArray[np.float32]]:
+        """The texture as `Light` takes it, and where it shows; `small` are the vertices in there."""
         kernels.rasterise(small, depth, UV, texture.triangles, self._small)
         kernels.look_up(self._small, texture.small, self._seen)
         weight = self._seen[..., 3]
         if cover is not None:
             shown = cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
             weight = weight * shown * np.float32(1 / 255)
-        return _shrunk(parts, meaning), self._seen[..., :3], weight + _FAINT
+        return self._seen[..., :3], weight + _FAINT
 
 
 def _shrunk(parts: Sequence[Plane], meaning: Samples) -> npt.NDArray[np.float32]:
@@ -164,24 +165,6 @@ def _shrunk(parts: Sequence[Plane], meaning: Samples) -> npt.NDArray[np.float32]
         zero, scale = (meaning.grey, meaning.chroma) if i else (meaning.black, meaning.luma)
         out[..., i] = (small - np.float32(zero)) * np.float32(1 / scale)
     return out
-
-
-def _cover(points: npt.NDArray[np.float32], place: Rectangle, look: Look) -> Cover | None:
-    """Where the texture goes, 0..255 over the rectangle; None for everywhere."""
-    gap = float(np.linalg.norm(points[UPPER_LIP_INNER] - points[LOWER_LIP_INNER]))
-    tall = float(np.ptp(points[:, 1]))
-    opening = min(max((gap / tall - _OPEN_FROM) / _OPEN_RANGE, 0.0), 1.0)
-    kept = [(INNER_LIPS, look.keep_mouth * opening)]
-    kept += [(eye, look.keep_eyes) for eye in (LEFT_EYE, RIGHT_EYE)]
-    kept = [(part, keep) for part, keep in kept if keep > 0]
-    if not kept:
-        return None
-    cover = _ALL_COVERED.copy()
-    scale = np.array([_COVER_SIDE / place.width, _COVER_SIDE / place.height], np.float32)
-    for part, keep in kept:
-        outline = np.round(points[part] * scale * 16).astype(np.int32)
-        cv2.fillPoly(cover, [outline], round(255 * (1 - keep)), shift=4)
-    return cv2.GaussianBlur(cover, (7, 7), 1.6).astype(np.uint8, copy=False)
 
 
 def _copy(
@@ -210,7 +193,7 @@ def _blend(
     meaning: Samples,
     pixels: PixelFormat,
 ) -> None:
-    cover = _ALL_COVERED if cover is None else cover
+    cover = ALL if cover is None else cover
     black, scale = np.float32(meaning.black), np.float32(meaning.luma / 255)
     kernels.blend_luma(patch.planes[0], raster, level.luma, gain, cover, black, scale)
     if pixels.planes >= 3:

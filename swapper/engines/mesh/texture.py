@@ -20,6 +20,8 @@ from swapper.colour import Samples
 from swapper.decode import Picture
 from swapper.engines.mesh import kernels
 from swapper.engines.mesh.landmarks import Landmarks
+from swapper.engines.mesh.occlusion import Places
+from swapper.engines.mesh.pose import facing
 from swapper.engines.mesh.topology import (
     BROWS,
     FACE_OVAL,
@@ -93,6 +95,7 @@ class YuvTexture:
         self.triangles = _visible(alpha)
         """(n, 3): those of the mesh that are not transparent all over."""
         self.outline = Outline(alpha)
+        self.places = Places(self.small[..., 0], self.small[..., 3])
 
     def level(self, face: float) -> Level:
         """The size for a face of so many luma samples."""
@@ -173,9 +176,9 @@ class _View:
     def of(cls, picture: Picture, marks: Landmarks) -> _View:
         x, y = cv2.split(_over_uv(marks[:, :2]))
         colours: Any = cv2.remap(picture, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-        slope = _facing(marks)
-        facing = _over_uv(np.column_stack([slope, slope]))[..., 0]
-        smooth: Any = cv2.GaussianBlur(facing, (0, 0), SIDE / 60)
+        slope = facing(marks)
+        spread = _over_uv(np.column_stack([slope, slope]))[..., 0]
+        smooth: Any = cv2.GaussianBlur(spread, (0, 0), SIDE / 60)
         return cls(colours, smooth, _skin(colours))
 
 
@@ -185,18 +188,6 @@ def _over_uv(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     flat = np.zeros(VERTICES, np.float32)
     kernels.rasterise(_POINTS, flat, np.ascontiguousarray(values, np.float32), TRIANGLES, raster)
     return np.ascontiguousarray(raster[..., :2])
-
-
-def _facing(marks: Landmarks) -> npt.NDArray[np.float32]:
-    """Cosine between each vertex's normal and the line of sight; negative: turned away."""
-    corners = marks[TRIANGLES]
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    sums = np.zeros((VERTICES, 3), np.float32)
-    for corner in range(3):
-        np.add.at(sums, TRIANGLES[:, corner], normals)
-    slope = sums[:, 2] / (np.linalg.norm(sums, axis=1) + np.float32(1e-6))
-    facing: npt.NDArray[np.float32] = slope * np.sign(np.median(slope))
-    return facing
 
 
 def _polygon(points: npt.NDArray[np.float32], mask: Mask | None = None) -> Mask:
