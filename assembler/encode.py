@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 import av
+import numpy as np
 import numpy.typing as npt
 from av.container import Flags, OutputContainer
 from av.video.frame import VideoFrame
@@ -45,6 +46,9 @@ CAP_TOLERANCE = Fraction(11, 10)
 
 FORMATS = {"mp4": "mp4", "mov": "mov", "mkv": "matroska"}
 """FFmpeg's muxer for each suffix of a segment."""
+
+_COLUMN_LEFT, _ROW_ABOVE = (90, 180), (180, 270)
+"""Rotations by which the left column as it is coded is shown at the right or the bottom, and the top row."""
 
 Plane = npt.NDArray[Any]
 
@@ -198,13 +202,30 @@ class SegmentEncoder:
 
 def pad(inner: Sequence[Plane], outer: Sequence[Plane], video: VideoFormat) -> None:
     """Repeat the last rows and columns of a picture up to its coded size, rows field by field if it has
-    fields. `inner` are views of the top left of `outer`, which may have chroma beyond them."""
+    fields. `inner` are views of the top left of `outer`, which may have chroma beyond them.
+
+    A column or row is put to the right or the bottom as pictures are shown: of those that are turned by their
+    container that may be the left or the top as they are coded. Fields keep their places.
+    """
     step = 1 if video.field_order == "progressive" else 2
     for small, large in zip(inner, outer, strict=False):
         rows, columns = small.shape
         large[:rows, columns:] = large[:rows, columns - 1 : columns]
         for row in range(rows, large.shape[0]):
             large[row] = large[max(row - step, 0)]
+    higher, wider = (large > small for small, large in zip(inner[0].shape, outer[0].shape, strict=True))
+    for index, large in enumerate(outer):
+        chroma = index in (1, 2)
+        if wider and video.rotation in _COLUMN_LEFT:
+            _shift(large.T, 1 << video.pixels.chroma_x * chroma)
+        if higher and video.rotation in _ROW_ABOVE and step == 1:
+            _shift(large, 1 << video.pixels.chroma_y * chroma)
+
+
+def _shift(rows: Plane, steps: int) -> None:
+    """Move rows down by 1/`steps` of a row, between which samples are blended; the first stays."""
+    before, after = rows[:-1].astype(np.uint32), rows[1:].astype(np.uint32)
+    rows[1:] = (before + after * (steps - 1) + steps // 2) // steps
 
 
 def _coded(video: VideoFormat, choice: EncoderChoice) -> VideoFormat:

@@ -1,7 +1,7 @@
 """Encoders by name: the options of each from the job's spec, and whether it works here.
 
-Sizes: H.264, HEVC and AV1 count in whole chroma samples. Pictures of 4:2:0 or 4:2:2 with an odd side are
-padded by one row or column, which repeats the edge (two rows more where fields are coded); 4:4:4, VP9,
+Sizes: H.264, HEVC and AV1 count in whole chroma samples. Pictures coded in 4:2:0 or 4:2:2 with an odd side
+are padded by one row or column, which repeats the edge (two rows more where fields are coded); 4:4:4, VP9,
 ProRes and FFV1 keep any size.
 
 ProRes is limited range by definition: full range is converted, in 10 bit. Motion JPEG is full BT.601.
@@ -24,6 +24,7 @@ from schemas.containers import CONTAINERS, ENCODER_TABLE, is_picture, refusal, s
 from schemas.errors import EncoderError, UsageError
 from schemas.frames import VideoFormat
 from schemas.job import AUTO, EncodeSpec
+from schemas.pixels import pixel_format
 
 os.environ.setdefault("SVT_LOG", "1")  # else SVT-AV1 writes its settings to standard error; 1: errors only
 
@@ -122,7 +123,7 @@ def choose(spec: EncodeSpec, video: VideoFormat, target: Target = PLAIN) -> Enco
         spec = spec.model_copy(update={"encoder": "ffv1", "options": {}})
     name = spec.encoder
     family = _FAMILIES[name]
-    width, height = coded_size(name, video)
+    width, height = coded_size(name, video, stored)
     options = _tags(coded_colour(name, video)) | family.options(spec, video, target) | spec.options
     if "nvenc" in name and stored == "yuv420p10le":
         stored = "p010le"  # the same samples with interleaved chroma
@@ -131,11 +132,11 @@ def choose(spec: EncodeSpec, video: VideoFormat, target: Target = PLAIN) -> Enco
     )
 
 
-def coded_size(encoder: str, video: VideoFormat) -> tuple[int, int]:
-    """(width, height) in which an encoder codes pictures of a format."""
+def coded_size(encoder: str, video: VideoFormat, stored: str) -> tuple[int, int]:
+    """(width, height) in which an encoder codes pictures of a format that it stores as `stored`."""
     if encoder not in _PADDED:
         return video.width, video.height
-    pixels = video.pixels
+    pixels = pixel_format(stored)
     across, down = 1 << pixels.chroma_x, 1 << pixels.chroma_y
     if encoder == "libx264" and video.field_order != "progressive":
         down *= 2

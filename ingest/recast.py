@@ -66,11 +66,15 @@ def with_encoder(spec: JobSpec, video: VideoFormat, mirrored: bool = False) -> J
     return (whole or [one for one, _ in fitting] or specs)[0]
 
 
-def coarsened(given: VideoFormat, travels: VideoFormat, frames: int) -> dict[str, int]:
-    """The warning of frames that lose chroma for the sake of their alpha."""
+def lost(given: VideoFormat, travels: VideoFormat, frames: int) -> dict[str, int]:
+    """The warnings of frames that lose chroma for the sake of their alpha, or whose fields are turned to
+    columns."""
     before, after = given.pixels, travels.pixels
-    lost = after.chroma_x > before.chroma_x or after.chroma_y > before.chroma_y
-    return {"chroma_reduced": frames} if after.alpha and lost else {}
+    coarser = after.chroma_x > before.chroma_x or after.chroma_y > before.chroma_y
+    warnings = {"chroma_reduced": frames} if after.alpha and coarser else {}
+    if given.field_order != "progressive" and travels.field_order == "progressive":
+        warnings["interlacing_dropped"] = frames
+    return warnings
 
 
 def target_format(video: VideoFormat, spec: PlanSpec, mirrored: bool = False) -> VideoFormat:

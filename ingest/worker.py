@@ -17,7 +17,7 @@ from ingest.decode import InputDecoder
 from ingest.open import open_input
 from ingest.picks import pick
 from ingest.plan import plan_orders, plan_segments
-from ingest.recast import coarsened, formats, with_encoder
+from ingest.recast import formats, lost, with_encoder
 from ingest.replay import DECODED_AGAIN, gone, replay_plan
 from ingest.scan import Scan, scan
 from ingest.scenes import windows
@@ -293,5 +293,5 @@ def build_plan(found: Scan, spec: JobSpec, sides: str, most: int = 10_000_000) -
         metadata=found.metadata,
         picture=found.picture,
         chapters=found.chapters,
-        warnings=dict(found.warnings) | coarsened(given, video, len(timeline.pts)),
+        warnings=dict(found.warnings) | lost(given, video, len(timeline.pts)),
     )

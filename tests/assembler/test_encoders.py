@@ -121,6 +121,30 @@ def test_odd_sizes_are_padded_with_their_own_edge_where_a_codec_counts_in_chroma
         assert np.abs(edge - expected)[:, -1].mean() < 0.03
 
 
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_padding_is_at_the_right_and_the_bottom_as_pictures_are_shown(tmp_path: Path, rotation: int) -> None:
+    """Chroma, which is moved by half a sample, stays where luma is: both are the same slope."""
+    video = VideoFormat(width=63, height=47, pixel_format="yuv420p", rotation=rotation)
+    slope = (np.add.outer(2 * np.arange(48), 2 * np.arange(64)) + 10).astype(np.uint8)
+    planes: Planes = (slope[:47, :63], slope[::2, ::2], slope[::2, ::2])
+    encode(tmp_path / "a", video, spec_of("libx264", quality=0), [planes])
+    frame = next(decoded(tmp_path / "a"))
+    whole = video.model_copy(update={"width": 64, "height": 48})
+    coded, blue, _ = frame_planes(frame, whole)
+    shown, given = (np.rot90(plane, rotation // 90) for plane in (coded, slope[:47, :63]))
+    assert np.array_equal(shown[: given.shape[0], : given.shape[1]], given)
+    assert np.array_equal(blue[1:, 1:], coded[2::2, 2::2])
+
+
+@pytest.mark.parametrize(("name", "stored"), [("yuv410p", "yuv420p"), ("yuv411p", "yuv422p")])
+def test_pictures_are_padded_to_what_the_encoder_counts_in(tmp_path: Path, name: str, stored: str) -> None:
+    video = VideoFormat(width=162, height=90, pixel_format=name)
+    done = encode(tmp_path / "a", video, spec_of("libx264"), [moving_picture(video, 0)])
+    assert done.warnings == {}
+    frame = next(decoded(tmp_path / "a"))
+    assert (frame.width, frame.height, frame.format.name) == (162, 90, stored)
+
+
 def test_interlaced_pictures_are_padded_to_whole_lines_of_both_fields(tmp_path: Path) -> None:
     video = VideoFormat(width=64, height=46, pixel_format="yuv420p", field_order="tt")
     done = encode(tmp_path / "a", video, spec_of("libx264"), [moving_picture(video, 0)])

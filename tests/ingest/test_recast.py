@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from ingest.recast import Recast, coarsened, formats, target_format
+from ingest.recast import Recast, formats, lost, target_format
 from ingest.tonemap import SDR_WHITE, eetf, light_to_pq, pq_to_light
 from runtime.payload import frame_planes
 from schemas.frames import VideoFormat
@@ -89,6 +89,13 @@ def test_fields_stay_apart_when_scaled(name: str, height: int, scaled: int) -> N
 def test_upside_down_the_other_field_is_first(height: int, order: str) -> None:
     source = video(64, height, rotation=180, field_order="tt")
     assert target_format(source, PlanSpec(upright=True)).field_order == order
+
+
+@pytest.mark.parametrize(("rotation", "dropped"), [(90, 7), (180, 0), (270, 7)])
+def test_fields_turned_to_columns_are_counted(rotation: int, dropped: int) -> None:
+    source = video(64, 48, rotation=rotation, field_order="tt")
+    warnings = lost(source, target_format(source, PlanSpec(upright=True)), frames=7)
+    assert warnings.get("interlacing_dropped", 0) == dropped
 
 
 @pytest.mark.parametrize("rotation", [90, 180, 270])
@@ -243,7 +250,7 @@ def test_alpha_travels_where_the_result_holds_it(
 ) -> None:
     found = formats(video(name=name), job(output, encoder))
     assert [form.pixel_format for form in found] == [given, travels]
-    assert bool(coarsened(*found, frames=3)) == (given != travels)
+    assert bool(lost(*found, frames=3)) == (given != travels)
     in_jpeg = formats(video(name=name), job(output, encoder, payload="jpeg"))
     assert not any(form.pixels.alpha for form in in_jpeg)
 
