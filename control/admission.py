@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,15 @@ def prepare(
         from control import target as targets  # decodes: what only hands jobs over need not be able to
 
         frame = targets.frame(target, wants.frame, settings.input)
-    return engine.prepare(pictures, face, options, frame)
+    try:
+        return engine.prepare(pictures, face, options, frame)
+    except InputError as error:
+        raise type(error)(_named(str(error), sources)) from error
+
+
+def _named(reason: str, sources: Sequence[Path]) -> str:
+    """With the file's name behind the number of a source picture: engines know numbers only."""
+    return re.sub(r"^source picture (\d+)", lambda told: f"{told[0]} ({sources[int(told[1]) - 1]})", reason)
 
 
 def _picture(path: Path) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from control.admission import check_output, prepare
 from runtime.settings import Settings
-from schemas.errors import UsageError
+from schemas.errors import InputError, UsageError
 from swapper.engines.registry import open_engine
 from tests.support.faces import models
 
@@ -30,3 +30,10 @@ def test_a_pipe_as_source_is_refused_without_waiting_for_a_writer(tmp_path: Path
     engine = open_engine("mesh", models())
     with pytest.raises(UsageError, match="is not a file"):
         prepare(Settings(), engine, [pipe])
+
+
+def test_what_is_wrong_with_a_source_is_told_with_the_name_of_its_file(tmp_path: Path) -> None:
+    text = tmp_path / "face 2.png"
+    text.write_text("no picture")
+    with pytest.raises(InputError, match=r"^source picture 1 \(.*/face 2\.png\) is no picture"):
+        prepare(Settings(), open_engine("mesh", models()), [text])
