@@ -24,7 +24,9 @@ _MOV_TAGS = frozenset(
      "grouping", "lyrics", "description", "synopsis", "show", "episode_id", "network", "keywords", "track",
      "disc", "creation_time"}
 )  # fmt: skip
-_RIFF_TAGS = frozenset({"title", "artist", "copyright", "comment", "date", "genre"})
+_RIFF_TAGS = frozenset(
+    {"title", "artist", "copyright", "comment", "date", "genre", "track", "language", "encoded_by"}
+)
 
 
 _ANY = Disposition.default | Disposition.forced
@@ -103,7 +105,7 @@ CONTAINERS: dict[str, Holds] = {
         "avi",
         frozenset(), "pcm_s16le",
         frozenset(),
-        chapters=False, tags=_RIFF_TAGS, gaps=False,
+        chapters=False, tags=_RIFF_TAGS, timecode="tag", gaps=False,
     ),
 }  # fmt: skip
 """By output suffix; containers without sound (gif, webp, jpg, png) are not here."""

@@ -191,12 +191,13 @@ class _Muxer:
             self._warnings["chapters_dropped"] += len(chapters)
 
     def _set_timecode(self, output: OutputContainer, video: VideoStream) -> None:
-        timecode = self._plan.metadata.get("timecode") or (self._sides.timecode if self._sides else "")
+        timecode = self._plan.metadata.get("timecode")
         if not timecode:
             return
-        per_second = counted_rate(self._plan.rate)
-        first = self._plan.span[0]
-        passed = round(Fraction(*first) * Fraction(*self._plan.rate)) if first and per_second else 0
+        per_second, passed = counted_rate(self._plan.rate), 0
+        if per_second and (source := self._plan.source):
+            ticks = source.pts[source.picks[0]] - source.pts[0]
+            passed = round(ticks * Fraction(*source.time_base) * Fraction(*self._plan.rate))
         shown = advanced(timecode, passed, per_second)
         if shown and self._holds.timecode == "track":
             video.metadata["timecode"] = shown

@@ -19,7 +19,7 @@ def counted_rate(rate: tuple[int, int]) -> int:
 
 
 def advanced(timecode: str, frames: int, per_second: int) -> str:
-    """The timecode a number of frames later; empty if `timecode` is none.
+    """The timecode a number of frames later; empty if `timecode` is none, or none at this rate.
 
     Drop frame (`;`): of every minute but each tenth the first two numbers, at 60 a second four, are left out
     (SMPTE ST 12-1).
@@ -28,7 +28,9 @@ def advanced(timecode: str, frames: int, per_second: int) -> str:
     if match is None or per_second <= 0:
         return ""
     hours, minutes, seconds, frame = (int(match[n]) for n in (1, 2, 3, 5))
-    drop = per_second // 15 if match[4] in ";." and per_second % 30 == 0 else 0
+    drop = per_second // 15 if match[4] in ";." else 0
+    if frame >= per_second or (drop and per_second % 30):
+        return ""
     minute = hours * 60 + minutes
     count = (minute * 60 + seconds) * per_second + frame - drop * (minute - minute // 10) + frames
     if drop:

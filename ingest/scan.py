@@ -97,6 +97,8 @@ class _Scanner:
             metadata = dict(container.metadata)
             if head.loop is not None:
                 metadata["loop"] = str(head.loop)
+            if timecode := _timecode(container, stream):
+                metadata["timecode"] = timecode
             chapters = _chapters(container)
             picture = stream.index  # a stream of a closed container tells nothing
         mends = self._mends(picture)
@@ -267,6 +269,15 @@ class _Scanner:
 
 def _others(container: InputContainer, stream: VideoStream) -> list[Stream]:
     return [other for other in container.streams if other.index != stream.index]
+
+
+def _timecode(container: InputContainer, stream: VideoStream) -> str:
+    """Of the first frame: a tag of the file (Matroska), of the picture (DV) or of its own track (mov)."""
+    for tags in (container.metadata, stream.metadata, *(other.metadata for other in container.streams)):
+        for name, value in tags.items():
+            if name.lower() == "timecode":
+                return value
+    return ""
 
 
 def _chapters(container: InputContainer) -> list[tuple[int, int, int, int, str]]:

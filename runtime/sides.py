@@ -74,11 +74,10 @@ class SidesWriter:
         self._kept: list[_Track] = []
         self._attachments: list[Attachment] = []
         self._warnings: dict[str, int] = {}
-        self._timecode = ""
         for stream in streams:
             if stream.type == "data" and "timecode" in stream.metadata:
-                self._timecode = self._timecode or stream.metadata["timecode"]
-            elif isinstance(stream, AttachmentStream):
+                continue  # the plan tells it
+            if isinstance(stream, AttachmentStream):
                 self._attachments.append(Attachment(stream.name or "", stream.mimetype or "", stream.data))
             else:
                 self._tracks[stream.index] = _Track(stream)
@@ -125,7 +124,6 @@ class SidesWriter:
                     }
                     for track, described in zip(kept, tracks, strict=True)
                 ],
-                "timecode": self._timecode,
                 "attachments": [[a.name, a.mimetype, a.data] for a in self._attachments],
             }
         )
@@ -235,8 +233,6 @@ class SidesReader:
         trailer = msgpack.unpackb(file.read(length))
         self.tracks = [SideTrack.model_validate(track["plan"]) for track in trailer["tracks"]]
         self.metadata: list[dict[str, str]] = [track["metadata"] for track in trailer["tracks"]]
-        self.timecode: str = trailer.get("timecode", "")
-        """Of the first frame, from a timecode track; empty if there is none."""
         self.attachments = [Attachment(*attachment) for attachment in trailer["attachments"]]
         self._templates = [
             av.open(io.BytesIO(track["template"]), metadata_errors="replace") for track in trailer["tracks"]

@@ -101,7 +101,8 @@ class Plan(Record):
     """Object name of the other tracks; empty if there are none."""
     tracks: list[SideTrack] = []
     metadata: dict[str, str] = {}
-    """The input's tags. `loop`, of animations only: how often they are shown, 0 for ever."""
+    """The input's tags. `timecode`, if any: of the first frame of the input. `loop`, of animations only: how
+    often they are shown, 0 for ever."""
     picture: dict[str, str] = {}
     """Tags of the picture's own track: `language`, `title`."""
     chapters: list[tuple[int, int, int, int, str]] = []

@@ -43,7 +43,7 @@ def run_through(source: Path, output: Path, folder: Path, **fields: Any) -> Thro
     spec = make_spec(**named, plan=plan_fields, encode=encode, swap={"engine": "none"}, **fields)
     with (folder / "sides").open("wb") as file:
         found = scan(str(source), file)
-    plan = build_plan(found, spec, "sides" if found.sides.tracks else "")
+    plan = build_plan(found, spec, "sides" if found.sides.tracks or found.sides.attachments else "")
     spec = spec.model_copy(update={"encode": spec.encode.by(plan.encoder)})
     warnings = Counter(plan.warnings)
     parts = []
