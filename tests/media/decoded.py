@@ -7,6 +7,7 @@ mistakes of what it judges.
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -88,6 +89,8 @@ class Clip:
     sample_aspect: Fraction = Fraction(1)
     rotation: int = 0
     tags: Tags | None = None
+    top_first: bool | None = None
+    """Whether the upper field of the first picture is shown first; None of one without fields."""
     at: list[Fraction] = field(default_factory=list)
     """Presentation time of each frame, seconds."""
     without_pts: int = 0
@@ -151,7 +154,17 @@ def decode(path: Path) -> Clip:
                     _take_picture(clip, frame)
                 elif isinstance(frame, av.AudioFrame) and track is not None:
                     _take_sound(track, frame)
+        if clip.tags is not None and clip.tags.interlaced:
+            clip.top_first = _top_first(path)
     return clip
+
+
+def _top_first(path: Path) -> bool:
+    """As the flags of the first picture say, which PyAV does not tell."""
+    shown = ["-show_entries", "frame=top_field_first", "-read_intervals", "%+#1", "-of", "csv=p=0"]
+    command = ["ffprobe", "-v", "quiet", "-select_streams", "v:0", *shown, str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    return told.lstrip()[:1] == "1"
 
 
 def _track(stream: Any) -> Sound:

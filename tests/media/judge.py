@@ -171,6 +171,10 @@ def judge_geometry(report: Report, a: Clip, b: Clip, flags: Flags) -> None:
     report.add("display shape", abs(after / before - 1) <= (0.015 if flags.pad_ok else 0.01), what)
     apart = abs(height_out - height_in)
     report.add("display height", apart <= (2 if flags.pad_ok else 0), f"{height_in} -> {height_out}")
+    if a.top_first is not None and b.top_first is not None:
+        names = {True: "top", False: "bottom"}
+        what = f"{names[a.top_first]} -> {names[b.top_first]}"
+        report.add("field shown first", a.top_first == b.top_first, what)
 
 
 def _shape(clip: Clip) -> float:

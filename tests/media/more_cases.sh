@@ -54,7 +54,7 @@ if want X16 own sar_tall.mkv media process "" "SAR 3:4"; then
 if want X17 own bff.mp4 media process "--psnr 28" "H.264, bottom field first"; then
   quick; VA+=(-flags +ilme+ildct -x264opts bff=1); enc "$CFILE" "$(inter bottom)" 25 25 "scale=out_color_matrix=bt601:out_range=tv:interl=1:$SW,format=yuv420p,setsar=16/11,setfield=bff"; vfy "field" '(bb|bt)' pv field_order; fi
 if want X18 own prores_tff.mov media process "--psnr 28" "ProRes, top field first"; then
-  reset; VA=(-c:v prores_ks -profile:v 2 -flags +ildct -top 1 -threads 1); AA=(-c:a pcm_s16le); enc "$CFILE" "$(inter bottom)" 25 25 "scale=out_color_matrix=bt601:out_range=tv:interl=1:$SW,format=yuv422p10le,setfield=tff"; vfy "field" '(tt|tb)' pv field_order; fi
+  reset; VA=(-c:v prores_ks -profile:v 2 -threads 1); EXTRA=(-flags:v +ildct+bitexact); AA=(-c:a pcm_s16le); enc "$CFILE" "$(inter top)" 25 25 "scale=out_color_matrix=bt601:out_range=tv:interl=1:$SW,format=yuv422p10le,setfield=tff"; vfy "field" '(tt|tb)' pv field_order; vfy "pictures" '1,1' ffprobe -v error -select_streams v -read_intervals %+#1 -show_entries frame=interlaced_frame,top_field_first -of csv=p=0 "$CFILE"; fi
 
 # ---------- colour ----------
 if want X19 own full_470bg.mp4 media process "--need color" "HEVC, BT.470BG, full range"; then
@@ -123,3 +123,12 @@ if want X46 own cut.gif media degrade "--lossy-ref --min-frames 12 --color-tol 2
   F -i "$(half)" -vf "fps=15,scale=160:90,split[a][b];[a]palettegen=max_colors=64[p];[b][p]paletteuse=dither=none" "${BX[@]}" "$W/c.gif"; cut_off "$W/c.gif"; fi
 if want X47 own cut.jpg image degrade "--psnr 28" "truncated photo"; then
   F -i "$(half)" -frames:v 1 -q:v 2 "${BX[@]}" "$W/c.jpg"; cut_off "$W/c.jpg"; fi
+
+# ---------- slow, shaped, in fields ----------
+if want X48 own slow.mkv media process "" "about a picture a second in Matroska, B-frames whose first packets have no dts"; then
+  quick; VA+=(-bf 3); EXTRA=(-vsync vfr); AD=11.5 enc "$CFILE" "$(half)" 30 12 "setpts='(N+0.4*mod(N,3))/TB',$V601"
+  vfy "no dts" 'N/A' ffprobe -v error -select_streams v -show_entries packet=dts -of csv=p=0 "$CFILE"; fi
+if want X49 own sar.webm media process "--aac-ok" "VP9, SAR 64:45"; then
+  reset; VA=("${VP9[@]}"); AA=("${OPUS[@]}"); enc "$CFILE" "$(half)" 30 30 "$V601,setsar=64/45"; vfy sar '^91:64,' pv sample_aspect_ratio,display_aspect_ratio; fi
+if want X50 own tff.mp4 media process "--psnr 28" "H.264, top field first"; then
+  quick; VA+=(-flags +ilme+ildct -x264opts tff=1); enc "$CFILE" "$(inter top)" 25 25 "scale=out_color_matrix=bt601:out_range=tv:interl=1:$SW,format=yuv420p,setsar=16/11,setfield=tff"; vfy "field" '(tt|tb)' pv field_order; fi

@@ -22,7 +22,7 @@ FAST = {
 """Run by `make test`: one of each kind. The others are marked slow, for `make media`."""
 MESH = {
     "M00", "M02", "M26", "M40", "M43", "M44", "M46", "M50", "M52", "M53", "M55", "M60", "M69", "M70", "M80",
-    "M81", "M83", "X17", "X21", "X24", "X42", "X43", "X44",
+    "M81", "M83", "X17", "X21", "X24", "X42", "X43", "X44", "X50",
 }  # fmt: skip
 """Cases in which pixels or faces matter; the others, of time and tracks, go through engine `none`."""
 OTHERS = {"mpg": "mkv", "wmv": "mkv", "avi": "mp4"}

@@ -37,6 +37,11 @@ def test_a_careful_transcode_is_right(tmp_path: Path, case: str) -> None:
     assert findings(case, made(case, output, "-map", "0", *CODED, *TICKS)) == set()
 
 
+def test_fields_in_their_order_are_right(tmp_path: Path) -> None:
+    output = made("X50", tmp_path / "out.mp4", *CODED, "-flags", "+ilme+ildct", *TICKS)
+    assert findings("X50", output) == set()
+
+
 def test_a_copy_of_the_file_is_right(tmp_path: Path) -> None:
     assert (
         findings("M62", made("M62", tmp_path / "out.mov", "-map", "0:v", "-map", "0:a", "-c", "copy"))
@@ -76,6 +81,7 @@ def test_another_picture_inside_the_face_box_is_right(tmp_path: Path) -> None:
         ("M53", ["-pix_fmt", "yuv420p", "-colorspace", "1", "-color_primaries", "1"], "hdr policy"),
         ("M64", ["-map", "0:v", "-map", "0:a", "-map_chapters", "-1"], "chapters"),
         ("M64", ["-map", "0:v", "-map", "0:a", "-map_chapters", "-1"], "subs"),
+        ("X50", ["-vf", "setfield=bff", "-flags", "+ilme+ildct"], "field shown first"),
         ("M80", ["-vf", "drawbox=x=iw/3:y=ih/3:w=iw/8:h=ih/8:t=fill"], "face-free frames untouched"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:30],
