@@ -237,8 +237,10 @@ def _svtav1(spec: EncodeSpec, video: VideoFormat, target: Target) -> dict[str, s
         # Its capped CRF passes the cap by half; constant bit rate, never better than the quality, keeps it.
         params += ["rc=2", "pred-struct=1", f"min-qp={spec.quality}"]
         options |= {"b": str(target.cap)} | _capped(target)
-    else:
+    elif spec.quality:
         options["crf"] = str(spec.quality)
+    else:
+        params.append("crf=0")  # as an option it is taken for none given
     return options | {"svtav1-params": _joined(params)}
 
 

@@ -15,6 +15,7 @@ from av.video.frame import VideoFrame
 from assembler.encode import EncodedSegment, SegmentEncoder
 from assembler.encoders import PLAIN, Target, cap_of, choose, in_units, validate
 from runtime.payload import frame_planes
+from schemas.containers import ENCODER_TABLE
 from schemas.errors import UsageError
 from schemas.frames import VideoFormat
 from schemas.job import EncodeSpec
@@ -253,6 +254,20 @@ def test_a_segment_passes_its_cap_by_a_tenth_at_most(tmp_path: Path, encoder: st
     assert done.bytes * 8 <= 1.1 * cap * 2
     assert done.bytes * 8 > 0.5 * cap * 2
     assert done.warnings == {}
+
+
+@pytest.mark.parametrize("encoder", [*CAPPED, "prores_ks", "mjpeg"])
+def test_a_larger_number_is_a_smaller_file_and_zero_is_the_best(tmp_path: Path, encoder: str) -> None:
+    video = VideoFormat(width=128, height=96, pixel_format="yuv420p")
+    rng = np.random.default_rng(1)
+    noise = [[rng.integers(16, 235, p.shape, np.uint8) for p in moving_picture(video, 0)] for _ in range(3)]
+    worst = ENCODER_TABLE[encoder].worst
+    sizes = [
+        encode(tmp_path / "a", video, spec_of(encoder, quality=quality), noise).bytes
+        for quality in (0, worst // 3, worst * 2 // 3, worst)
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[1] > sizes[-1]
 
 
 def test_a_cap_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
