@@ -19,11 +19,16 @@ _PCM = frozenset(
     {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be", "s32be")}
 )
 _PHONE = frozenset({"pcm_u8", "pcm_mulaw", "pcm_alaw"})
-_MOV_TAGS = frozenset(
+_ITUNES_TAGS = frozenset(
     {"title", "artist", "album_artist", "composer", "album", "date", "comment", "genre", "copyright",
      "grouping", "lyrics", "description", "synopsis", "show", "episode_id", "network", "keywords", "track",
-     "disc", "creation_time"}
+     "disc", "creation_time", "season_number", "episode_sort", "media_type", "hd_video", "compilation"}
 )  # fmt: skip
+_QUICKTIME_TAGS = frozenset(
+    {"title", "artist", "album", "date", "comment", "genre", "copyright", "creation_time", "make", "model",
+     "location"}
+)  # fmt: skip
+_NAMES = frozenset({"title", "language"})
 _RIFF_TAGS = frozenset(
     {"title", "artist", "copyright", "comment", "date", "genre", "track", "language", "encoded_by"}
 )
@@ -49,6 +54,10 @@ class Holds:
     chapters: bool = True
     tags: frozenset[str] | None = None
     """Names of the tags that are kept; None: all."""
+    plain_tags: frozenset[str] | None = None
+    """Tags that every reader knows; with any other, all are written as pairs of key and value instead."""
+    track_tags: frozenset[str] | None = None
+    """Names of the tags that a track beside the picture keeps; None: all."""
     cover: Literal["stream", "attachment", "none"] = "none"
     """How a cover picture is kept: as a picture track of one packet, or as an attached file."""
     attachments: bool = False
@@ -70,14 +79,14 @@ CONTAINERS: dict[str, Holds] = {
         "mp4",
         frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "flac", "alac", "dts"}), "aac",
         frozenset({"mov_text", "dvd_subtitle"}), "mov_text",
-        cover="stream", edit_lists=True, tags=_MOV_TAGS, timecode="track",
+        cover="stream", edit_lists=True, tags=_ITUNES_TAGS, track_tags=_NAMES, timecode="track",
         dispositions=_MOST | Disposition.captions,
     ),
     "mov": Holds(
         "mov",
         frozenset({"aac", "mp3", "ac3", "eac3", "alac", "pcm_s8", "adpcm_ima_qt"}) | _PCM | _PHONE, "aac",
         frozenset({"mov_text"}), "mov_text",
-        edit_lists=True, tags=_MOV_TAGS, timecode="track",
+        edit_lists=True, plain_tags=_QUICKTIME_TAGS, track_tags=_NAMES, timecode="track",
     ),
     "mkv": Holds(
         "matroska",
@@ -99,13 +108,13 @@ CONTAINERS: dict[str, Holds] = {
         "mpegts",
         frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "dts"}), "aac",
         frozenset({"dvb_subtitle"}),
-        chapters=False, tags=frozenset(), tick=Fraction(1, 90_000),
+        chapters=False, tags=frozenset(), track_tags=frozenset({"language"}), tick=Fraction(1, 90_000),
     ),
     "avi": Holds(
         "avi",
         frozenset(), "pcm_s16le",
         frozenset(),
-        chapters=False, tags=_RIFF_TAGS, timecode="tag", gaps=False,
+        chapters=False, tags=_RIFF_TAGS, track_tags=frozenset({"title"}), timecode="tag", gaps=False,
     ),
 }  # fmt: skip
 """By output suffix; containers without sound (gif, webp, jpg, png) are not here."""

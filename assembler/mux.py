@@ -145,7 +145,7 @@ class _Muxer:
             rates = [track.time_base[1] for track in self._plan.tracks]
             common = lcm(scale, *rates)
             options = {
-                "movflags": "+faststart",
+                "movflags": "+faststart" + "+use_metadata_tags" * self._keyed(),
                 "video_track_timescale": str(scale),
                 # Edit lists, which hold the tracks' offsets, count in the movie's timescale.
                 "movie_timescale": str(common if common <= _MAX_TIMESCALE else scale),
@@ -153,6 +153,18 @@ class _Muxer:
         output = av.open(str(self._target), "w", format=self._holds.muxer, container_options=options)
         output.flags = int(output.flags) | cast(int, Flags.bitexact.value)
         return output
+
+    def _tags(self) -> Iterator[tuple[str, str]]:
+        """The input's tags, without what FFmpeg's readers say twice (`title`, `title-eng`)."""
+        given = self._plan.metadata
+        for name, value in given.items():
+            if name.lower() not in _BRANDS and given.get(name.rpartition("-")[0]) != value:
+                # Matroska writes names in capitals, and mov names as they are given.
+                yield name.lower() if name.isupper() else name, value
+
+    def _keyed(self) -> bool:
+        plain = self._holds.plain_tags
+        return plain is not None and any(name.lower() not in plain for name, _ in self._tags())
 
     def _add_video(self, output: OutputContainer) -> VideoStream:
         with av.open(str(self._parts[0].path), "r") as first:
@@ -170,9 +182,7 @@ class _Muxer:
 
     def _describe(self, output: OutputContainer, video: VideoStream) -> None:
         kept = self._holds.tags
-        for key, value in self._plan.metadata.items():
-            if key.lower() in _BRANDS:
-                continue
+        for key, value in self._tags():
             if kept is None or key.lower() in kept:
                 output.metadata[key] = value
             else:

@@ -29,8 +29,10 @@ _log = structlog.get_logger("tracks")
 Timed = tuple[Fraction, int, Packet]  # type: ignore[type-arg]  # generic in the stubs only
 """(time in seconds, tie-break, packet), for interleaving."""
 _COVERS = {"mjpeg": ("cover.jpg", "image/jpeg"), "png": ("cover.png", "image/png")}
-_STALE = {"DURATION", "BPS", "NUMBER_OF_FRAMES", "NUMBER_OF_BYTES", "encoder"}
-"""Tags about a track of the input that need not be true for the result's."""
+_STALE = ("duration", "bps", "number_of_", "_statistics_", "encoder", "vendor_id")
+"""Beginnings of tags about a track of the input that need not be true for the result's."""
+_CONTAINERS_OWN = {"handler_name", "creation_time", "language"}
+"""Tags that mp4 and mov give every track; a language is looked at by itself."""
 
 
 class Line(Protocol):
@@ -104,7 +106,7 @@ class Tracks:
         source = self._sides.template(track.stream)
         codec = source.codec_context.codec.canonical_name
         if _is_cover(track):
-            return self._cover(source, codec, first)
+            return self._cover(track, source, codec, first)
         fate, encoder = fate_of(self._container, track.kind, codec, self._audio)
         clock = ResultClock.of(self._plan, track)
         if self._zero:
@@ -145,12 +147,16 @@ class Tracks:
         rates = [self._sides.template(t.stream).codec_context for t in self._plan.tracks if t.kind == "audio"]
         return fine(tick, max(self._plan.time_base[1], *(getattr(r, "sample_rate", 0) for r in rates), 0))
 
-    def _cover(self, source: Stream, codec: str, first: Packet[Stream] | None) -> Line | None:
+    def _cover(
+        self, track: SideTrack, source: Stream, codec: str, first: Packet[Stream] | None
+    ) -> Line | None:
         if first is not None and codec in _COVERS:
             if self._holds.cover == "stream":
                 return _Cover(self._output, source)
             if self._holds.cover == "attachment":
-                self._output.add_attachment(*_COVERS[codec], bytes(first))
+                name, mimetype = _COVERS[codec]
+                name = self._sides.metadata[track.stream].get("filename", name)
+                self._output.add_attachment(name, mimetype, bytes(first))
                 return None
         self._warnings["cover_dropped"] += 1
         return None
@@ -158,10 +164,16 @@ class Tracks:
     def _describe(self, stream: Stream, track: SideTrack) -> None:
         stream.disposition, whole = disposition_in(self._container, track.kind, track.disposition)
         self._warnings["dispositions_dropped"] += not (whole or _is_cover(track))
-        tags = self._sides.metadata[track.stream]
-        stream.metadata.update({_named(k): v for k, v in tags.items() if k.split("-")[0] not in _STALE})
+        given = self._sides.metadata[track.stream]
+        tags = {_named(k): v for k, v in given.items() if not k.lower().startswith(_STALE)}
+        stream.metadata.update(tags)
         if track.language:
             stream.metadata["language"] = language_in(self._container, track.language)
+        held = self._holds.track_tags
+        if held is not None and not _is_cover(track):
+            told = {k.lower() for k in tags} - _CONTAINERS_OWN
+            told |= {"language"} if track.language not in ("", "und") else set()
+            self._warnings["tags_dropped"] += len(told - held)
 
     def _attach(self) -> None:
         for attachment in self._sides.attachments:
