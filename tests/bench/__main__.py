@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME ...]`: pipeline, mesh, payload, kafka (all by default)."""
+"""`python -m tests.bench [NAME ...]`: pipeline, mesh, onnx, payload, kafka (all by default)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from runtime import logs
 from runtime.settings import LogSettings
 
-NAMES = ("mesh", "payload", "kafka", "pipeline")
+NAMES = ("mesh", "onnx", "payload", "kafka", "pipeline")
 
 
 def main(names: list[str]) -> None:

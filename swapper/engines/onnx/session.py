@@ -76,17 +76,15 @@ class Model:
     def _may_batch(self, feeds: Feeds, constants: Feeds) -> bool:
         """Show that several items together give what each gives alone; opens the batch axis for it."""
         noise = {name: _noise(value) for name, value in feeds.items()}
-        same = dict(constants)
-        pieces = [{name: value[i : i + 1] for name, value in noise.items()} for i in range(_PROBES)]
-        singles = [_run(self._session, piece | same, 1) for piece in pieces]
-        alone = [np.concatenate(outputs) for outputs in zip(*singles, strict=True)]
+        alone = _probed(self._session, noise, constants, 1)
         try:
             session = self._opened() if self._is_fixed() else self._session
-            together = _run(session, noise | same, _PROBES)
+            sizes = (_PROBES,) if session is self._session else (_PROBES, 1)
+            tried = [_probed(session, noise, constants, size) for size in sizes]
         except Exception:  # whatever a graph with constants for one item inside raises
             return False
         exact = self._device == "cpu"
-        if not all(_alike(a, b, exact) for a, b in zip(alone, together, strict=True)):
+        if not all(_alike(a, b, exact) for made in tried for a, b in zip(alone, made, strict=True)):
             return False
         self._session = session
         return True
@@ -190,6 +188,13 @@ def _checked(file: Path) -> str:
 def _run(session: Any, feeds: Feeds, count: int) -> list[Array]:
     outputs: list[Array] = session.run(None, dict(feeds))
     return [_by_item(output, count) for output in outputs]
+
+
+def _probed(session: Any, noise: Feeds, constants: Feeds, size: int) -> list[Array]:
+    """Outputs for all probes, so many in a run."""
+    parts = [{name: value[i : i + size] for name, value in noise.items()} for i in range(0, _PROBES, size)]
+    runs = [_run(session, part | dict(constants), size) for part in parts]
+    return [np.concatenate(outputs) for outputs in zip(*runs, strict=True)]
 
 
 def _by_item(output: Array, count: int) -> Array:

@@ -99,7 +99,7 @@ def test_fixed_batch_axis_is_opened_after_a_proof(tmp_path: Path, monkeypatch: p
     items = RNG.random((4, 8), np.float32)
     np.testing.assert_array_equal(model({"input": items})[0], items * 4)
     np.testing.assert_array_equal(model({"input": items[:1]})[0], items[:1] * 4)
-    assert runs.sizes == [1, 1, 1, 3, 4, 1]
+    assert runs.sizes == [1, 1, 1, 3, 1, 1, 1, 4, 1]
 
 
 @pytest.mark.parametrize("make", [baked, mixing])
