@@ -111,7 +111,7 @@ class Veil:
         `target` is a picture of the face, y 0..1, cb, cr -.5..+.5; `points` (468, 2) its vertices in
         there. `seconds` since the frame before.
         """
-        hidden = occluded(places, _hues(target, points), marks)
+        hidden = occluded(places, target, points, marks)
         cover = None if self.cover is None else self.cover * np.float32(exp(-seconds / _RELEASE))
         if hidden is not None:
             grown = cv2.dilate(hidden.astype(np.float32), np.ones((4, 4), np.uint8))
@@ -121,15 +121,17 @@ class Veil:
         return self.cover
 
 
-def occluded(places: Places, values: Cells, marks: Landmarks) -> Mask | None:
-    """Places of a face that something hides; None if none is. `values`: as `_hues` gives them."""
-    surface, spread = _skin(values.reshape(-1, 3)[places.sample], places.basis)
-    off = values - surface
-    far = _square(off / spread)
-    foreign = (off[..., 2] - off[..., 1] < -_COOLER) | (off[..., 0] < _DARK)
-    core = (far > _FAR) & foreign & places.skin & (values[..., 0] < _BLOWN)
-    if core.sum() < _SMALLEST * places.count:
+def occluded(places: Places, target: Map, points: npt.NDArray[np.float32], marks: Landmarks) -> Mask | None:
+    """Places of a face that something hides; None if none is, which a sample of the skin tells."""
+    sample = _hues(target, points, places.sample)
+    fit, spread = _skin(sample, places.basis)
+    few, _ = _foreign(sample - places.basis @ fit, sample, spread)
+    if few.mean() < _SMALLEST / 2:
         return None
+    values = _hues(target, points, _EVERY).reshape(SIDE, SIDE, 3)
+    off = values - _BASIS @ fit
+    core, far = _foreign(off, values, spread)
+    core &= places.skin
     beard = _beard(off[..., 0] / spread[0] < _DIM, places.skin)
     core &= ~beard & (_by_place(facing(marks)) > _FACING)
     core = _opened(core, 3)
@@ -144,11 +146,19 @@ def occluded(places: Places, values: Cells, marks: Landmarks) -> Mask | None:
     return hidden if 0 < share < _LARGEST else None
 
 
-def _hues(target: Map, points: npt.NDArray[np.float32]) -> Cells:
-    """Log of luma, cb and cr over luma, by place."""
-    values = np.empty((SIDE * SIDE, 3), np.float32)
-    kernels.read_hues(target, points, _TRIANGLE, _WEIGHT, _DARKEST, _GREYEST, values)
-    return values.reshape(SIDE, SIDE, 3)
+def _hues(target: Map, points: npt.NDArray[np.float32], where: npt.NDArray[np.intp]) -> Cells:
+    """Log of luma, cb and cr over luma, at some places (n,): (n, 3)."""
+    values = np.empty((len(where), 3), np.float32)
+    triangle, weight = _TRIANGLE[where], _WEIGHT[where]
+    kernels.read_hues(target, points, triangle, weight, _DARKEST, _GREYEST, values)
+    return values
+
+
+def _foreign(off: Cells, values: Cells, spread: Cells) -> tuple[Mask, Cells]:
+    """Where `off` skin's surface something else is seen, and squared distances from it."""
+    far = _square(off / spread)
+    other = (off[..., 2] - off[..., 1] < -_COOLER) | (off[..., 0] < _DARK)
+    return (far > _FAR) & other & (values[..., 0] < _BLOWN), far
 
 
 def _square(off: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -159,14 +169,14 @@ def _square(off: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _skin(values: Cells, basis: Cells) -> tuple[Cells, Cells]:
-    """Surface (SIDE, SIDE, 3) of the skin among `values` (n, 3), and its deviation (3,) from it."""
+    """Coefficients (6, 3) of the surface of skin among `values` (n, 3), and its deviation (3,)."""
     warmth = values[:, 2] - values[:, 1]
     warmest = float(np.percentile(warmth, _WARM_RANK))
     warm = warmth > _WARM_SHARE * warmest if warmest > _COLOURED else np.ones(len(values), bool)
     fit, spread = np.empty((6, 3), np.float32), np.empty(3, np.float32)
     start, most = warm.astype(np.float32), np.float32(_WIDEST) * _SPREAD
     kernels.fit_surface(values, basis, start, _STIFFNESS, _SPREAD, most, _ROUNDS, fit, spread)
-    return _BASIS @ fit, spread
+    return fit, spread
 
 
 def _deviation(off: Cells) -> Cells:
@@ -271,5 +281,6 @@ def _quadratic() -> Cells:
 
 _TRIANGLE, _WEIGHT, _ON_MESH = _weights()
 _BASIS = _quadratic()
+_EVERY = np.arange(SIDE * SIDE)
 _FEATURES = _hulls(RIGHT_EYE + RIGHT_BROW, LEFT_EYE + LEFT_BROW, LIPS, NOSTRILS)
 _BELOW_NOSE = np.arange(SIDE)[:, None] >= np.full(SIDE, np.ceil(_POINTS[SUBNASALE, 1]))
