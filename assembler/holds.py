@@ -51,6 +51,8 @@ class Holds:
     subtitles: frozenset[str]
     text_encoder: str = ""
     """Encoder for text subtitles that are not copied; empty: none fits."""
+    data: frozenset[str] = frozenset()
+    """Tracks of data that are copied; `gpmd` is what GoPro's cameras measure."""
     chapters: bool = True
     tags: frozenset[str] | None = None
     """Names of the tags that are kept; None: all."""
@@ -80,13 +82,14 @@ CONTAINERS: dict[str, Holds] = {
         frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "flac", "alac", "dts"}), "aac",
         frozenset({"mov_text", "dvd_subtitle"}), "mov_text",
         cover="stream", edit_lists=True, tags=_ITUNES_TAGS, track_tags=_NAMES, timecode="track",
-        dispositions=_MOST | Disposition.captions,
+        data=frozenset({"gpmd"}), dispositions=_MOST | Disposition.captions,
     ),
     "mov": Holds(
         "mov",
         frozenset({"aac", "mp3", "ac3", "eac3", "alac", "pcm_s8", "adpcm_ima_qt"}) | _PCM | _PHONE, "aac",
         frozenset({"mov_text"}), "mov_text",
         edit_lists=True, plain_tags=_QUICKTIME_TAGS, track_tags=_NAMES, timecode="track",
+        data=frozenset({"gpmd"}),
     ),
     "mkv": Holds(
         "matroska",
@@ -108,6 +111,7 @@ CONTAINERS: dict[str, Holds] = {
         "mpegts",
         frozenset({"aac", "mp3", "mp2", "ac3", "eac3", "opus", "dts"}), "aac",
         frozenset({"dvb_subtitle"}),
+        data=frozenset({"klv", "timed_id3"}),
         chapters=False, tags=frozenset(), track_tags=frozenset({"language"}), tick=Fraction(1, 90_000),
     ),
     "avi": Holds(
@@ -142,6 +146,8 @@ def fate_of(container: str, kind: str, codec: str, audio: AudioMode = "copy") ->
             return Fate.COPY, ""
         if codec in _TEXT and holds.text_encoder:
             return Fate.CONVERT, holds.text_encoder
+    if kind == "data" and codec in holds.data:
+        return Fate.COPY, ""
     return Fate.DROP, ""
 
 

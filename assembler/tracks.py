@@ -104,7 +104,7 @@ class Tracks:
 
     def _line(self, track: SideTrack, first: Packet[Stream] | None) -> Line | None:
         source = self._sides.template(track.stream)
-        codec = source.codec_context.codec.canonical_name
+        codec = self._codec(track, source)
         if _is_cover(track):
             return self._cover(track, source, codec, first)
         fate, encoder = fate_of(self._container, track.kind, codec, self._audio)
@@ -118,6 +118,9 @@ class Tracks:
                 self._tell(f"sound_converted_{codec}", track, encoder)
             gaps = self._holds.gaps
             return ConvertedSound(self._output, source, encoder, clock, self._warnings, gaps=gaps)
+        if fate is Fate.COPY and track.kind == "data":
+            copied = self._output.add_stream_from_template(source, opaque=True)
+            return Subtitles(copied, clock, self._text_tick(clock.tick))
         if fate is not Fate.DROP and isinstance(source, SubtitleStream):
             if fate is Fate.COPY:
                 copied = self._output.add_stream_from_template(source, opaque=True)
@@ -129,6 +132,12 @@ class Tracks:
         if not (track.kind == "audio" and self._audio == "none"):
             self._tell(f"track_dropped_{codec}", track, "")
         return None
+
+    def _codec(self, track: SideTrack, source: Stream) -> str:
+        if track.kind != "data":
+            return source.codec_context.codec.canonical_name
+        camera = "GoPro MET" in self._sides.metadata[track.stream].get("handler_name", "")
+        return "gpmd" if camera and track.codec == "bin_data" else track.codec
 
     def _tell(self, warning: str, track: SideTrack, became: str) -> None:
         """Counted for the job; the log says which track it was, numbered from 0 among the tracks beside the

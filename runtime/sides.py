@@ -152,7 +152,7 @@ def _describe(track: _Track) -> SideTrack:
 
 def _codec_name(stream: Stream) -> str:
     context = _context(stream)
-    return context.name if context else ""
+    return context.name if context else stream.name or ""
 
 
 def _context(stream: Stream) -> av.CodecContext | None:
@@ -188,7 +188,7 @@ def _alike(stream: Stream, copy: Stream) -> bool:
     """Same codec, same set-up bytes, same sampling: what a muxer reads from the parameters."""
     old, new = _context(stream), _context(copy)
     if old is None or new is None:
-        return False
+        return old is new and "" != _codec_name(stream) == _codec_name(copy)
     names = ("name", "type", "extradata", "sample_rate", "channels", "width", "height")
     return all(getattr(old, name, None) == getattr(new, name, None) for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,51 @@ def test_fonts_are_kept_or_counted(tmp_path: Path, container: str) -> None:
         found = [(s.name, s.mimetype, s.data) for s in file.streams.attachments]
     assert found == (fonts if container == "mkv" else [])
     assert done.warnings.get("attachment_dropped", 0) == 2 * (container != "mkv")
+
+
+DATA = [
+    ("klv", "ts", "klv", {"ts"}),
+    ("timed_id3", "ts", "timed_id3", {"ts"}),
+    ("scte_35", "ts", "bin_data", set()),
+    ("bin_data", "mp4", "gpmd", {"mp4", "mov"}),
+]
+"""What is written, into what, what it is known as, and what holds it."""
+
+
+@pytest.mark.parametrize(("codec", "suffix", "known", "holders"), DATA)
+@pytest.mark.parametrize("container", KEPT)
+def test_data_are_copied_or_named(
+    tmp_path: Path, codec: str, suffix: str, known: str, holders: set[str], container: str
+) -> None:
+    source = with_data(ffmpeg(tmp_path / "plain.mp4", *PICTURE, *X264), tmp_path / f"in.{suffix}", codec)
+    target, done = through(source, container, plan={"trim_start": (1, 5)})
+    kept = [(at - 200, payload) for at, payload in data_of(source) if at >= 200]
+    found = data_of(target)
+    zero = found[0][0] if found and container == "ts" else 0  # all tracks begin later, together
+    assert [(at - zero, payload) for at, payload in found] == (kept if container in holders else [])
+    assert done.warnings.get(f"track_dropped_{known}", 0) == (container not in holders)
+
+
+def with_data(plain: Path, target: Path, codec: str) -> Path:
+    """The picture, and data of one kind at every fifth frame."""
+    with av.open(str(plain)) as old, av.open(str(target), "w") as new:
+        picture = new.add_stream_from_template(old.streams.video[0], opaque=True)
+        data = new.add_data_stream(codec)
+        data.time_base = Fraction(1, 90_000)
+        for number, packet in enumerate(p for p in old.demux(video=0) if p.size):
+            packet.stream = picture
+            new.mux(packet)
+            if number % 5 == 0:
+                beside: av.Packet[av.stream.Stream] = av.Packet(b"\x06\x0e+4%02d" % number)
+                beside.stream, beside.time_base, beside.is_keyframe = data, Fraction(1, 25), True
+                beside.pts = beside.dts = number
+                beside.duration = 5
+                new.mux(beside)
+    return target
+
+
+def data_of(path: Path) -> list[tuple[int, bytes]]:
+    """Milliseconds and payload of each packet of data."""
+    with av.open(str(path)) as file:
+        packets = [p for s in file.streams.data for p in file.demux(s) if p.size]
+        return [(round((p.pts or 0) * p.time_base * 1000), bytes(p)) for p in packets]

@@ -152,8 +152,8 @@ def test_fonts_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_track_of_an_unknown_kind_is_named_once_not_once_a_packet(tmp_path: Path) -> None:
-    with av.open(str(tmp_path / "in.ts"), "w") as output:
-        sound, data = output.add_stream("aac", rate=48_000), output.add_data_stream()
+    with av.open(str(tmp_path / "in.mp4"), "w") as output:
+        sound, data = output.add_stream("aac", rate=48_000), output.add_data_stream("bin_data")
         for number in range(5):
             frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
             frame.sample_rate, frame.pts = 48_000, number * 1024
@@ -163,7 +163,10 @@ def test_a_track_of_an_unknown_kind_is_named_once_not_once_a_packet(tmp_path: Pa
             packet.pts = packet.dts = number * 1024
             output.mux(packet)
         output.mux(sound.encode(None))
-    with av.open(str(tmp_path / "in.ts")) as source, (tmp_path / "sides").open("wb") as file:
+    written = (tmp_path / "in.mp4").read_bytes()
+    assert b"gpmd" in written
+    (tmp_path / "in.mp4").write_bytes(written.replace(b"gpmd", b"zzzz"))
+    with av.open(str(tmp_path / "in.mp4")) as source, (tmp_path / "sides").open("wb") as file:
         writer = SidesWriter(file, source.streams)
         for found in source.demux():
             writer.write(found)
