@@ -15,6 +15,7 @@ from av.stream import Stream
 
 from assembler.clock import ResultClock, stamped
 from assembler.holds import Holds
+from assembler.transcode import JITTER, PATIENCE
 
 PREROLL = Fraction(1, 10)
 """Seconds of hidden sound kept before the first that is heard, so that a decoder is in full swing by then;
@@ -25,6 +26,8 @@ VORBIS_LATE = Fraction(1, 50)
 """Seconds. Where Vorbis goes from long to short blocks, FFmpeg's Ogg demuxer tells a packet's time late and
 its duration short, by up to 448 samples; its end is right."""
 _AAC_FRAME = 1024
+_SILENCE = {"pcm_u8": b"\x80", "pcm_mulaw": b"\xff", "pcm_alaw": b"\xd5"}
+"""The byte of a silent sample; of other PCM it is zero."""
 
 
 def hidden_samples(first: Packet[Stream]) -> int:
@@ -33,6 +36,42 @@ def hidden_samples(first: Packet[Stream]) -> int:
         return 0
     (samples,) = struct.unpack_from("<I", bytes(first.get_sidedata("skip_samples")))
     return int(samples)
+
+
+class _Run:
+    """PCM in mov, which counts its samples and keeps no packet's time: a gap is filled with silence, an
+    overlap cut once PATIENCE packets are early in a row."""
+
+    def __init__(self, source: AudioStream, warnings: Counter[str]) -> None:
+        context, self._warnings = source.codec_context, warnings
+        self._rate = context.sample_rate
+        name = context.codec.canonical_name
+        bits = int("".join(filter(str.isdigit, name)) or 8)  # pcm_s24le; pcm_mulaw
+        self._silent = _SILENCE.get(name, b"\0") * (bits // 8 * context.layout.nb_channels)
+        self._end: Fraction | None = None
+        self._early = 0
+
+    def laid(self, payload: bytes, start: Fraction) -> Iterator[tuple[Fraction, Fraction, bytes]]:
+        """(start, length, samples) of the packets that put `payload` at `start` seconds."""
+        size = len(self._silent)
+        missing = 0 if self._end is None else round((start - self._end) * self._rate)
+        self._early = self._early + 1 if missing < -JITTER * self._rate else 0
+        self._warnings["sound_timestamps_repaired"] += self._early > 0
+        if abs(missing) <= JITTER * self._rate or 0 < self._early < PATIENCE:
+            missing = 0
+        while missing > 0:
+            some = min(missing, self._rate)
+            missing -= some
+            yield self._next(self._silent * some, start)
+        payload = payload[-missing * size :]
+        if payload:
+            yield self._next(payload, start)
+
+    def _next(self, payload: bytes, start: Fraction) -> tuple[Fraction, Fraction, bytes]:
+        at = start if self._end is None else self._end
+        length = Fraction(len(payload) // len(self._silent), self._rate)
+        self._end = at + length
+        return at, length, payload
 
 
 class CopiedSound:
@@ -70,6 +109,8 @@ class CopiedSound:
         self.stream.time_base = self._tick
         self._frame = (context.frame_size or 0) if fine else 0
         self._late = VORBIS_LATE if source.codec_context.name == "vorbis" else Fraction(0)
+        counted = holds.edit_lists and context.codec.canonical_name.startswith("pcm_")
+        self._run = _Run(source, warnings) if counted else None
         self._end: Fraction | None = None
         self._ideal: Fraction | None = None
         self._last: tuple[int, int] | None = None
@@ -104,7 +145,13 @@ class CopiedSound:
             if start + length > self._clock.end:
                 length = self._clock.end - start
                 self._note_cut()
-        yield self._timed(packet, start, length)
+        if self._run is None:
+            yield self._timed(packet, start, length)
+            return
+        for at, lasting, payload in self._run.laid(bytes(packet), start):
+            samples: Packet[Stream] = Packet(payload)
+            samples.is_keyframe = True
+            yield self._timed(samples, at, lasting)
 
     def flush(self) -> Iterator[Packet[Stream]]:
         """Nothing is held back."""

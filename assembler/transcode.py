@@ -26,8 +26,9 @@ JITTER = Fraction(3, 1000)
 """Seconds by which a frame's time may differ from the end of the one before without a gap or an overlap:
 containers round times to 1 ms at worst."""
 DOUBT, PATIENCE = Fraction(1, 50), 3
-"""A time that is off by less than DOUBT seconds counts only if the next frames, PATIENCE in all, are off too:
-FFmpeg's Ogg demuxer tells times 9 ms late where Vorbis changes its block, and falls back a packet later."""
+"""A time that is early, or late by less than DOUBT seconds, counts only if the next frames, PATIENCE in all,
+are off too. Some files repeat a time; FFmpeg's Ogg demuxer tells times 9 ms late where Vorbis changes its
+block, and falls back a packet later."""
 _BLOCK = 1024
 """Samples of a packet of encoders that take any number."""
 _STANDARD = {1: "mono", 2: "stereo", 3: "3.0", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1", 8: "7.1"}
@@ -123,7 +124,7 @@ class ConvertedSound:
         end = self._end() + sum(doubtful.shape[1] for _, doubtful in self._doubtful)
         at = self._sample(frame, end)
         apart = abs(at - end)
-        if not self._begun or apart > DOUBT * self._rate:
+        if not self._begun or at - end > DOUBT * self._rate:
             yield from self._settle(off=True)
             yield from self._lay(at, samples)
             return
