@@ -18,7 +18,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from assembler import holds
 from assembler.animate import encode_pictures
-from assembler.mux import Muxed, Part, mux
+from assembler.mux import BRANDS, Muxed, Part, mux
 from assembler.publish import hidden_name, published
 from runtime.cluster import configure_group
 from runtime.jobs import JobBoard
@@ -100,7 +100,11 @@ def _join(
     for track in plan.tracks:
         if not (track.kind == "audio" and spec.audio == "none"):
             warnings[f"track_dropped_{track.codec or track.kind}"] += 1
-    return Muxed(result.frames, dict(warnings))
+    warnings["attachment_dropped"] += len(sides.attachments) if sides else 0
+    warnings["chapters_dropped"] += len(plan.chapters)
+    warnings["timecode_dropped"] += "timecode" in plan.metadata
+    warnings["tags_dropped"] += sum(name.lower() not in BRANDS for name in plan.metadata)
+    return Muxed(result.frames, dict(+warnings))
 
 
 def _size(path: Path) -> int:

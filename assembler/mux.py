@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from av.container import Chapter  # exists in the stubs only
 
 _MAX_TIMESCALE = 2**31 - 1
-_BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder", "timecode", "loop"}
+BRANDS = {"major_brand", "minor_version", "compatible_brands", "encoder", "timecode", "loop"}
 """Metadata that describes the input's container, or is told in another way."""
 _TAGGED_TRACKS = ("mp4", "mov", "mkv", "webm")
 """Containers that give a picture track a language and a title."""
@@ -158,7 +158,7 @@ class _Muxer:
         """The input's tags, without what FFmpeg's readers say twice (`title`, `title-eng`)."""
         given = self._plan.metadata
         for name, value in given.items():
-            if name.lower() not in _BRANDS and given.get(name.rpartition("-")[0]) != value:
+            if name.lower() not in BRANDS and given.get(name.rpartition("-")[0]) != value:
                 # Matroska writes names in capitals, and mov names as they are given.
                 yield name.lower() if name.isupper() else name, value
 

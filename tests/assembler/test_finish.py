@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assembler.finish import finish
+from assembler.finish import finish, load_plan
 from assembler.publish import published
 from runtime.store import Store
 from schemas.errors import OutputError, StoreError
@@ -145,3 +145,21 @@ def test_what_a_killed_try_left_is_written_over(tmp_path: Path) -> None:
         hidden.write_bytes(b"whole")
     assert target.read_bytes() == b"whole"
     assert left_in(tmp_path) == ["film.mp4"]
+
+
+def test_an_animation_names_what_it_cannot_hold(tmp_path: Path, store: Store) -> None:
+    order = order_of(tmp_path, store, tmp_path / "film.mp4")
+    spec = JobSpec(
+        job="j", input="in.mp4", output=str(tmp_path / "film.gif"), encode=EncodeSpec(encoder="gif")
+    )
+    more = {
+        "chapters": [(0, 1, 1, 1, "Eins")],
+        "metadata": {"title": "Film", "encoder": "x", "timecode": "t"},
+    }
+    plan = load_plan(store, order.plan).model_copy(update=more)
+    store.put("jobs/j/plan", bytes(encode(plan)))
+    event = finish(order.model_copy(update={"spec": spec}), store)
+    named = {
+        name: count for name, count in event.warnings.items() if name.split("_")[-1] in ("dropped", "aac")
+    }
+    assert named == {"track_dropped_aac": 1, "chapters_dropped": 1, "timecode_dropped": 1, "tags_dropped": 1}
