@@ -55,9 +55,10 @@ class _Run:
         """(start, length, samples) of the packets that put `payload` at `start` seconds."""
         size = len(self._silent)
         missing = 0 if self._end is None else round((start - self._end) * self._rate)
-        self._early = self._early + 1 if missing < -JITTER * self._rate else 0
+        slack = (JITTER if self._early < PATIENCE else JITTER / 3) * self._rate  # a cut may take several
+        self._early = self._early + 1 if missing < -slack else 0
         self._warnings["sound_timestamps_repaired"] += self._early > 0
-        if abs(missing) <= JITTER * self._rate or 0 < self._early < PATIENCE:
+        if abs(missing) <= slack or 0 < self._early < PATIENCE:
             missing = 0
         while missing > 0:
             some = min(missing, self._rate)

@@ -139,8 +139,10 @@ class ConvertedSound:
     def _settle(self, *, off: bool) -> Iterator[Packet[Stream]]:
         """Put the doubtful frames at the time of the first, or one after another."""
         doubtful, self._doubtful = self._doubtful, []
-        for number, (at, samples) in enumerate(doubtful):
-            yield from self._lay(at if off and not number else self._end(), samples)
+        after = doubtful[0][0] if off and doubtful else self._end()
+        for _, samples in doubtful:
+            yield from self._lay(after, samples)
+            after += samples.shape[1]
 
     def _end(self) -> int:
         """Number of the sample after the last one that has its place."""
