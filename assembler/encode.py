@@ -104,6 +104,7 @@ class SegmentEncoder:
         with _translated(self._choice.name):
             self._output = self._open()
             hint = Fraction(*rate) if rate[0] > 0 and rate[1] > 0 else DEFAULT_RATE
+            hint = min(hint, 1 / self._tick)  # libvpx refuses frames that last less than a tick
             self._stream = cast(VideoStream, self._output.add_stream(self._choice.name, rate=hint))
             configure(self._stream, self._choice, video, self._tick)
             self._convert = _conversion(self._choice, self._coded, self._tick)

@@ -143,6 +143,21 @@ def test_times_must_rise(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("encoder", ["libx264", "libx265", "libsvtav1", "libvpx-vp9"])
+def test_ticks_longer_than_a_frame_of_the_usual_rate_are_encoded(tmp_path: Path, encoder: str) -> None:
+    spec = EncodeSpec.model_validate({"encoder": encoder, **FAST})
+    with SegmentEncoder(tmp_path / "a", VIDEO, (1, 10), (0, 0), spec) as made:
+        for pts in (0, 2, 4):
+            picture = made.picture()
+            for plane, source in zip(picture.planes, moving_picture(VIDEO, pts), strict=True):
+                plane[:] = source
+            made.encode(picture, pts)
+        made.finish()
+    with av.open(str(tmp_path / "a")) as container:
+        times = [f.pts * f.time_base for f in container.decode(video=0) if f.pts is not None and f.time_base]
+    assert times == [Fraction(n, 10) for n in (0, 2, 4)]
+
+
 def test_a_segment_without_frames_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     with (
         pytest.raises(EncoderError, match="without frames"),
