@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from runtime.cluster import ensure_topics
 from runtime.jobs import JobBoard
@@ -103,15 +103,16 @@ def places(settings: Settings, topic: str) -> list[tuple[int, int, FrameBatch]]:
 
 
 def values(settings: Settings, topic: str) -> list[tuple[int, int, bytes]]:
-    """(partition, offset, value) of everything on a topic, partition by partition."""
+    """(partition, offset, value) of everything that is left on a topic, partition by partition."""
     client = reader(settings.kafka, "test")
     found = []
     for partition in range(settings.topics.frame_partitions):
-        client.assign([TopicPartition(topic, partition, 0)])
+        client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:
             message = client.poll(10)
             assert message is not None
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
                 break
             found.append((partition, message.offset() or 0, message.value() or b""))
     client.close()
