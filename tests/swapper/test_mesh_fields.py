@@ -12,23 +12,10 @@ from swapper.engines.base import Frame, Plane, SourceFace, Work
 from swapper.engines.mesh import fields
 from swapper.engines.mesh.engine import MeshEngine
 from tests.support import faces
-from tests.support.assets import astronaut
 
 pytestmark = pytest.mark.media
 
 PLAIN = VideoFormat(width=640, height=524, pixel_format="yuv420p", color_range="tv", matrix="smpte170m")
-
-
-@pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
 
 
 @pytest.fixture(scope="module")

@@ -17,18 +17,6 @@ pytestmark = pytest.mark.media
 TRANSFERS = ["smpte2084", "arib-std-b67"]
 
 
-@pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
-
-
 def face_of(picture: faces.Bgr) -> np.ndarray:
     """Inside of the face's oval."""
     marks = faces.landmarks(picture)[FACE_OVAL, :2]

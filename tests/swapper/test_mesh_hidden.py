@@ -35,18 +35,6 @@ BARS = [
 
 
 @pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
-
-
-@pytest.fixture(scope="module")
 def clip() -> list[Frame]:
     return faces.clip(FORMAT)
 
@@ -166,19 +154,19 @@ def test_closed_eyes_stay_closed(
 def test_eyes_are_told_open_or_closed_over_a_clip(clip: list[Frame]) -> None:
     meaning = samples(FORMAT)
     told = []
-    for one in clip[::8]:
+    for one in clip[4::8]:  # eyes wide open too: white makes them as bright as skin on the whole
         picture = faces.bgr(one.planes, FORMAT)
         marks = faces.landmarks(picture)
         shut = faces.picture_frame(scenes.with_closed_eyes(picture, marks), FORMAT)
         told += [
             [
-                np.mean(eyes.closed(planes[0], marks[:, :2], meaning.black, meaning.luma))
+                eyes.closed(planes[0], marks[:, :2], meaning.black, meaning.luma)
                 for planes in (one.planes, shut.planes)
             ]
         ]
-    opened, closed = np.mean(told, axis=0)
-    assert opened < 0.15
-    assert closed > 0.85
+    opened, closed = np.swapaxes(told, 0, 1)
+    assert opened.max() < 0.15
+    assert closed.mean() > 0.85
 
 
 def painted(

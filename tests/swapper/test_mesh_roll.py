@@ -23,18 +23,6 @@ WIDE = FORMAT.model_copy(update={"width": 640 + 2 * BORDER, "height": 524 + 2 * 
 
 
 @pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
-
-
-@pytest.fixture(scope="module")
 def pictures() -> list[faces.Bgr]:
     return [faces.bgr(one.planes, FORMAT) for one in faces.clip(FORMAT, 60)]
 

@@ -27,18 +27,6 @@ SMALL = VideoFormat(width=320, height=262, pixel_format="yuv420p")
 
 
 @pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
-
-
-@pytest.fixture(scope="module")
 def clip() -> list[Frame]:
     return faces.clip(FORMAT)
 

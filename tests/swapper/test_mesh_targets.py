@@ -23,18 +23,6 @@ FORMAT = VideoFormat(width=640, height=524, pixel_format="yuv420p", color_range=
 
 
 @pytest.fixture(scope="module")
-def engine() -> MeshEngine:
-    engine = MeshEngine(faces.models())
-    engine.warm()
-    return engine
-
-
-@pytest.fixture(scope="module")
-def source(engine: MeshEngine) -> SourceFace:
-    return engine.prepare([astronaut().read_bytes()])
-
-
-@pytest.fixture(scope="module")
 def clip() -> list[Frame]:
     return faces.clip(FORMAT)
 

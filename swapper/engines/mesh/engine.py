@@ -34,7 +34,7 @@ from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
 from swapper.sampling import warped
 
-_VERSION = 5
+_VERSION = 6
 """Raised with every change that alters patches."""
 _TEXTURE = "texture"
 _MIN_SECONDS = 1e-3
