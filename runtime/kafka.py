@@ -56,12 +56,14 @@ _MOVED = {
 _REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001 (constants of the public API)
 """Errors of a broker that does not let us in, or whose certificate we do not accept."""
 
-_NO_LEADER = {
+_NOT_YET = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 (public constant)
+    KafkaError._TRANSPORT,  # noqa: SLF001
 }
-"""Errors of a partition that is being set up, or moves between brokers."""
+"""Errors of a partition that is being set up, or moves between brokers, and of a lost connection."""
 
 
 def broker_error(doing: str, error: Exception) -> BrokerError:
@@ -82,8 +84,8 @@ def translated(doing: str) -> Iterator[None]:
         raise broker_error(doing, error) from error
 
 
-def bounds(client: Consumer, topic: str, partition: int, seconds: float = 10.0) -> tuple[int, int]:
-    """(first offset, next offset) of a partition; waits while it has no leader, as right after a start.
+def bounds(client: Consumer, topic: str, partition: int, seconds: float = 30.0) -> tuple[int, int]:
+    """(first offset, next offset) of a partition; waits while it has no leader or no broker answers.
 
     Raises BrokerError.
     """
@@ -92,7 +94,7 @@ def bounds(client: Consumer, topic: str, partition: int, seconds: float = 10.0) 
         try:
             found = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                 raise broker_error(f"asking for the end of {topic}", error) from error
             time.sleep(0.05)
             continue

@@ -61,4 +61,4 @@ def test_nothing_is_lost_that_was_read_while_taking_over(kafka: Settings, tmp_pa
             jobs = [r for r in records_on(kafka, kafka.topic_set.jobs) if isinstance(r, JobRecord)]
             return bool(jobs) and jobs[-1].warnings == {"seen": 1}
 
-        eventually("the event is taken in", told, 40)
+        eventually("the event is taken in", told)

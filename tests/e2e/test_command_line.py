@@ -14,7 +14,7 @@ from schemas.job import JobState
 from tests.support.cluster import Cluster, sound, times
 from tests.support.command import Command
 from tests.support.media import make_clip
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 
 pytestmark = pytest.mark.broker
 
@@ -89,10 +89,10 @@ def test_interrupted_swap_ends_with_130_and_leaves_nothing(
     clip, output = make_clip(tmp_path / "long.mp4", 600, options={"g": "25"}), tmp_path / "out.mp4"
     slow = ["--engine", "none", "--engine-option", "delay_ms=2000", "--segment-seconds", "1"]
     with facestream.start("swap", "-t", clip, "-o", output, *slow) as process:
-        log = kafka.data / "logs" / "ingest-0.log"
-        eventually("the job runs", lambda: log.exists() and "order_decoded" in log.read_text(), 60)
+        log = kafka.data / "logs" / "assembler-0.log"
+        eventually("the job runs", lambda: log.exists() and "segment_done" in log.read_text())
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert err.strip().splitlines()[-1] == "facestream: interrupted"
     assert not output.exists()
@@ -106,8 +106,8 @@ def test_submit_and_status_work_with_running_services(cluster: Cluster, clip: Pa
     code, out, _ = command("submit", "--engine", "none", "-t", clip, "-o", output)
     assert code == 0
     job = out.strip()
-    eventually("the result", output.exists, 60)
-    eventually("the state", lambda: '"state": "done"' in command("status", job, "--json")[1], 30)
+    eventually("the result", output.exists)
+    eventually("the state", lambda: '"state": "done"' in command("status", job, "--json")[1])
     code, out, _ = command("status")
     assert job in out
     assert command("status", "nothing")[0] == 2
@@ -120,12 +120,12 @@ def test_up_serves_other_commands_until_it_is_told_to_stop(
     assert alone("status")[0] == 2, "nothing runs yet"
     with alone.start("up") as up:
         state = tmp_path / "data" / "up.json"
-        eventually("up says where Kafka is", state.exists, 60)
+        eventually("up says where Kafka is", state.exists)
         code, _, last = alone("swap", "--engine", "none", "-t", clip, "-o", output)
         assert (code, "120 frames" in last) == (0, True), last
         assert "done" in alone("status")[1]
         up.send_signal(signal.SIGTERM)
-        _, err = up.communicate(timeout=60)
+        _, err = up.communicate(timeout=PATIENCE)
     assert up.returncode == 0, err
     assert not state.exists()
 
@@ -136,12 +136,12 @@ def test_services_end_with_the_command_that_started_them(
     clip = make_clip(tmp_path / "long.mp4", 600, options={"g": "25"})
     slow = ["--engine", "none", "--engine-option", "delay_ms=2000", "--segment-seconds", "1"]
     with facestream.start("swap", "-t", clip, "-o", tmp_path / "out.mp4", *slow) as process:
-        log = kafka.data / "logs" / "ingest-0.log"
-        eventually("the job runs", lambda: log.exists() and "order_decoded" in log.read_text(), 60)
+        log = kafka.data / "logs" / "assembler-0.log"
+        eventually("the job runs", lambda: log.exists() and "segment_done" in log.read_text())
         children = psutil.Process(process.pid).children()
         assert len(children) == 4
         process.kill()
-        eventually("all services ended", lambda: all(map(ended, children)), 60)
+        eventually("all services ended", lambda: all(map(ended, children)))
     assert "service_draining" in log.read_text()
 
 

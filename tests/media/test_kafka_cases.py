@@ -86,11 +86,11 @@ def test_k06_a_queue_of_ten_records_loses_nothing_and_holds_ingest_back(
     clip = make_clip(tmp_path / "clip.mp4", 200, width=1280, height=720, codec="mpeg4")
     output = tmp_path / "out.mp4"
     with running_cluster(settings) as cluster:
-        ingest = service(cluster, "ingest-0")
         cluster.done(cluster.spec(cases()["M33"].path, tmp_path / "one.mp4"))  # everything is loaded now
-        before = peak_bytes(ingest)
+        before = peak_bytes(service(cluster, "ingest-0"))
         cluster.done(cluster.spec(clip, output, encode={"preset": "ultrafast"}))
-        assert peak_bytes(ingest) - before < 128 * MIB
+        # Looked up again: where the broker stands still for a minute, a new process takes over.
+        assert peak_bytes(service(cluster, "ingest-0")) - before < 128 * MIB
     assert times(output) == times(clip)
 
 

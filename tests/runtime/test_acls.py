@@ -30,7 +30,7 @@ from schemas.errors import BrokerError
 from schemas.job import Lane
 from tests.support.cluster import times
 from tests.support.media import make_clip
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import PATIENCE, ROOT, eventually
 from tests.support.secure import PASSWORD, SecureBroker, secure_broker
 
 pytestmark = pytest.mark.broker
@@ -130,7 +130,7 @@ def command(settings: Settings, *args: str | Path) -> subprocess.CompletedProces
         env=environment(settings, os.environ),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 
@@ -148,7 +148,7 @@ def test_services_do_their_work_with_these_rights(secure: SecureBroker, tmp_path
         submitted = command(user, "submit", "--engine", "none", "-t", clip, "-o", output)
         assert submitted.returncode == 0, submitted.stderr
         watcher = Watcher(user, submitted.stdout.strip())
-        eventually("the job's end", lambda: watcher.poll(0.1).state.ended, 90)
+        eventually("the job's end", lambda: watcher.poll(0.1).state.ended)
         record = watcher.status.record
         watcher.close()
         assert record is not None

@@ -19,7 +19,7 @@ from runtime.settings import Settings, load
 from schemas.errors import ArtefactError, BrokerError, BrokerStartError
 from schemas.topics import Topic
 from tests.support.broker import read_all
-from tests.support.processes import eventually, module_process
+from tests.support.processes import PATIENCE, eventually, module_process
 
 pytestmark = pytest.mark.broker
 
@@ -81,7 +81,7 @@ def test_owner_drains_before_the_broker_ends(tmp_path: Path) -> None:
     with module_process("tests.support.services", calls, "broker", folder) as owner:
         eventually("first step", lambda: calls.exists() and "step" in calls.read_text())
         owner.send_signal(signal.SIGTERM)
-        _, log = owner.communicate(timeout=60)
+        _, log = owner.communicate(timeout=PATIENCE)
     assert owner.returncode == 0
     assert log.index("service_stopped") < log.index("broker_stopped")
     assert "rdkafka" not in log

@@ -14,7 +14,7 @@ from control.watch import Watcher
 from runtime.settings import Settings, environment, load
 from tests.support.broker import read_all
 from tests.support.media import make_clip
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import PATIENCE, ROOT, eventually
 
 pytestmark = pytest.mark.broker
 
@@ -53,7 +53,7 @@ def command(settings: Settings, *args: str) -> str:
         env=environment(settings, os.environ),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE,
     )
     return ran.stdout + ran.stderr
 
@@ -75,7 +75,7 @@ def test_no_secret_is_told(kafka: Settings, tmp_path: Path) -> None:
             spec = admission.make_spec(job=job, input=path, output=output, swap={"engine": "none"})
             admission.submit(here.settings, spec)
         for watcher in watchers:
-            eventually("the job's end", lambda w=watcher: w.poll(0.1).state.ended, 90)  # type: ignore[misc]
+            eventually("the job's end", lambda w=watcher: w.poll(0.1).state.ended)  # type: ignore[misc]
         states = [str(watcher.status.state) for watcher in watchers]
         reason = watchers[1].status.record.reason if watchers[1].status.record else ""
         for watcher in watchers:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import eventually, module_process
+from tests.support.processes import PATIENCE, eventually, module_process
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +28,7 @@ def test_signal_drains_and_ends_with_zero(tmp_path: Path, number: signal.Signals
     path = tmp_path / "calls"
     with service(path) as process:
         process.send_signal(number)
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert path.read_text().split() == ["start", "step", "drain", "drained", "close"]
     events = [json.loads(line)["event"] for line in log.splitlines()]
@@ -49,7 +49,7 @@ def test_second_signal_aborts_the_drain(tmp_path: Path) -> None:
 def test_error_is_one_line_with_kind_and_message(tmp_path: Path) -> None:
     path = tmp_path / "calls"
     with service(path, "fail") as process:
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     line = json.loads(log.splitlines()[-1])
     assert line["event"] == "service_failed"

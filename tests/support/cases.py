@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import os
 import shutil
@@ -69,16 +70,18 @@ def cases_folder(names: tuple[str, ...]) -> Path:
     if shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None:
         raise RuntimeError("the media tests need ffmpeg and ffprobe. On Debian: apt-get install -y ffmpeg")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one makes them
+        if not folder.is_dir():
+            _make(folder, names)
+    return folder
+
+
+def _make(folder: Path, names: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as part:
         command = ["bash", str(SCRIPT), part, str(carphone()), str(astronaut()), ",".join(names)]
         ran = subprocess.run(command, capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"make_cases.sh: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-        try:
-            os.rename(part, folder)
-        except OSError:
-            if not folder.is_dir():  # else another run was first
-                raise
-            return folder
+        os.rename(part, folder)
         Path(part).mkdir()  # for the context manager to remove
-    return folder

@@ -17,7 +17,7 @@ from control.watch import Status, Watcher
 from runtime.settings import Settings
 from runtime.store import Store
 from schemas.job import JobSpec
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,7 @@ class Cluster:
         named = {"job": admission.job_id("test"), "input": str(target), "output": str(output)}
         return admission.make_spec(**named, plan=plan, swap=swap, **fields)
 
-    def run(self, *specs: JobSpec, seconds: float = 120.0) -> list[Status]:
+    def run(self, *specs: JobSpec, seconds: float = PATIENCE) -> list[Status]:
         """Submit the jobs at once and wait until all have ended."""
         return self.wait(*self.submit(*specs), seconds=seconds)
 
@@ -56,7 +56,7 @@ class Cluster:
             admission.submit(self.settings, spec)
         return watchers
 
-    def wait(self, *watchers: Watcher, seconds: float = 120.0) -> list[Status]:
+    def wait(self, *watchers: Watcher, seconds: float = PATIENCE) -> list[Status]:
         """Wait until the jobs have ended."""
         for watcher in watchers:
             eventually("the job's end", lambda w=watcher: self._ended(w), seconds)  # type: ignore[misc]
@@ -67,7 +67,7 @@ class Cluster:
         self.here.check()  # a service that died is started again, as `swap` and `up` do
         return watcher.poll(0.05).state.ended
 
-    def done(self, *specs: JobSpec, seconds: float = 120.0) -> None:
+    def done(self, *specs: JobSpec, seconds: float = PATIENCE) -> None:
         """As `run`; all must succeed."""
         for status in self.run(*specs, seconds=seconds):
             assert status.record is not None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.settings import Settings, environment
-from tests.support.processes import ROOT
+from tests.support.processes import PATIENCE, ROOT
 
 
 class Command:
@@ -40,5 +40,5 @@ class Command:
     def __call__(self, *args: str | Path) -> tuple[int, str, str]:
         """(exit code, standard output, last line of standard error)"""
         with self.start(*args) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, (err.strip().splitlines() or [""])[-1]

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 240.0
+"""Seconds after which a test believes that nothing will come any more: machines stand still for a minute and
+more where disks are shared."""
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def module_process(module: str, *args: str | Path) -> Iterator[subprocess.Popen[
                 process.kill()
 
 
-def eventually(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def eventually(what: str, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait until `condition` holds."""
     deadline = time.monotonic() + seconds
     while not condition():
