@@ -103,9 +103,11 @@ def _codecs() -> Iterator[Finding]:
 
 def _models(settings: Settings) -> Iterator[Finding]:
     for status in store.verify(settings.models_dir):
-        good = status.state is State.PRESENT
-        detail = str(status.path) if good else f"{status.state}; run: facestream models pull"
-        yield Finding(f"model {status.model.name}", good, detail, needed=True)
+        built = status.model.build is not None
+        if built or status.state is not State.MISSING:  # of users' own files those that are there
+            helps = "facestream models pull" if built else "facestream models add FILE"
+            detail = f"{status.state}; run: {helps}" if status.wrong else str(status.path)
+            yield Finding(f"model {status.model.name}", not status.wrong, detail, needed=built)
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:

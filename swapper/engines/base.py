@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from schemas.frames import FrameInfo, VideoFormat
 from schemas.swaps import SwapFlag
+from swapper.models.manifest import Terms
 
 Plane = npt.NDArray[Any]
 """One plane of samples, (rows, columns), uint8 for 8-bit formats and uint16 above."""
@@ -118,6 +119,11 @@ class Engine(ABC):
     def wants(self, options: Mapping[str, Any]) -> Wants:
         """What `prepare` has to be given for a job of these options. Raises UsageError for wrong ones."""
         return Wants()
+
+    def licences(self, options: Mapping[str, Any]) -> Mapping[str, Terms]:
+        """Of each model that a job of these options needs and that is not ours to give. Raises UsageError
+        for wrong ones."""
+        return {}
 
     @abstractmethod
     def prepare(

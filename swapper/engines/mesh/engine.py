@@ -32,6 +32,7 @@ from swapper.engines.mesh.texture import Texture, YuvTexture, unwrap
 from swapper.engines.mesh.topology import UV, VERTICES
 from swapper.engines.mesh.track import Seen, Tracker
 from swapper.models import store
+from swapper.models.manifest import manifest
 from swapper.sampling import warped
 
 _VERSION = 6
@@ -125,7 +126,7 @@ class MeshEngine(Engine):
 
     @property
     def model_id(self) -> str:
-        used = (store.manifest()[name] for name in ("det_back", "mesh"))
+        used = (manifest()[name] for name in ("det_back", "mesh"))
         return f"mesh/{_VERSION} " + " ".join(f"{m.name}@{m.sha256[:12]}" for m in used)
 
     def warm(self) -> None:

@@ -1,8 +1,7 @@
 """Every model the engine knows, as data: what goes in, what comes out, and how it is read.
 
-A file is `<name>.onnx`. Means and deviations are of samples 0..1 in the order the model takes its
-channels, licences as their publishers state them; `commercial` is false where one forbids commercial
-use, or where none is known.
+A file is `<name>.onnx`; its licence is in `swapper/models/models.toml`. Means and deviations are of samples
+0..1 in the order the model takes its channels.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+
+from swapper.models.manifest import Terms
 
 Triple = tuple[float, float, float]
 
@@ -30,19 +31,6 @@ class Scale:
     rgb: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Under what a model is published."""
-
-    licence: str
-    commercial: bool
-
-
-_NONCOMMERCIAL = Terms("non-commercial", False)
-_UNKNOWN = Terms("unknown", False)
-_APACHE, _MIT, _GPL = (Terms(name, True) for name in ("Apache-2.0", "MIT", "GPL-3.0"))
-
-
 class Layout(Enum):
     """How a detector's outputs are read."""
 
@@ -60,7 +48,6 @@ class Detector:
     """Finds faces on a square canvas of B G R. `sides`: of the canvas; the last is the default."""
 
     file: str
-    terms: Terms
     layout: Layout
     scale: Scale
     sides: tuple[int, ...] = (640,)
@@ -71,7 +58,6 @@ class Landmarker:
     """68 points on a grid of 64; `full` is the mean confidence that counts as score 1."""
 
     file: str
-    terms: Terms
     full: float
     heatmaps: bool
     """Confidence is read from a second output of heat maps, else from each point's third number."""
@@ -114,24 +100,28 @@ class Swapper:
     """
 
     file: str
-    terms: Terms
     side: int
     template: str
     scale: Scale
     source: VectorSource | PictureSource
     restore: bool
     boosts: tuple[int, ...]
+    terms: Terms | None = None
+    """Of a custom model; none: what the manifest says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enhancer:
-    """Input `input`, -1..1 as is the output; `weighted` models take a `weight` too."""
+    """Input `input`; `weighted` models take a `weight` too. `restore`: as for a swapper."""
 
     file: str
-    terms: Terms
     template: str
     side: int
     weighted: bool = False
+    scale: Scale = Scale(HALF, HALF)
+    restore: bool = True
+    terms: Terms | None = None
+    """Of a custom model; none: what the manifest says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,21 +129,20 @@ class Masker:
     """Says where a crop shows what is wanted. `side` of its input."""
 
     file: str
-    terms: Terms
     side: int
 
 
 def _anchored(file: str) -> Detector:
     scale = Scale(mean=(127.5 / 255,) * 3, deviation=(128 / 255,) * 3, rgb=False)
-    return Detector(file, _NONCOMMERCIAL, Layout.ANCHORS, scale, (160, 320, 480, 512, 640))
+    return Detector(file, Layout.ANCHORS, scale, (160, 320, 480, 512, 640))
 
 
 DETECTORS: Mapping[str, Detector] = MappingProxyType(
     {
-        "yolo_face": Detector("yoloface_8n", _GPL, Layout.YOLO, Scale(rgb=False)),
+        "yolo_face": Detector("yoloface_8n", Layout.YOLO, Scale(rgb=False)),
         "scrfd": _anchored("scrfd_2.5g"),
         "retinaface": _anchored("retinaface_10g"),
-        "yunet": Detector("yunet_2023_mar", _MIT, Layout.CENTRES, Scale(deviation=(1 / 255,) * 3, rgb=False)),
+        "yunet": Detector("yunet_2023_mar", Layout.CENTRES, Scale(deviation=(1 / 255,) * 3, rgb=False)),
     }
 )
 MANY_DETECTORS = ("retinaface", "scrfd", "yolo_face")
@@ -161,17 +150,20 @@ MANY_DETECTORS = ("retinaface", "scrfd", "yolo_face")
 
 LANDMARKERS: Mapping[str, Landmarker] = MappingProxyType(
     {
-        "2dfan4": Landmarker("2dfan4", _MIT, 0.9, heatmaps=True),
-        "peppa_wutz": Landmarker("peppa_wutz", _APACHE, 0.95, heatmaps=False),
+        "2dfan4": Landmarker("2dfan4", 0.9, heatmaps=True),
+        "peppa_wutz": Landmarker("peppa_wutz", 0.95, heatmaps=False),
     }
 )
 LANDMARK_ESTIMATOR = "fan_68_5"
-"""68 points from five (OpenRAIL-M); always needed."""
+"""68 points from five; always needed."""
 
 RECOGNISER = "arcface_w600k_r50"
 """Published for non-commercial use only; there is no other."""
 CLASSIFIER = "fairface"
-"""CC-BY-4.0; needed only for filters by gender, race or age."""
+"""Needed only for filters by gender, race or age."""
+
+CONVERTERS = ("crossface_ghost", "crossface_simswap", "crossface_hififace")
+"""What makes another network's embedding of the recogniser's, for swappers that want that."""
 
 _SMALL = (128, 256, 384, 512, 768, 1024)
 _MIDDLE = (256, 512, 768, 1024)
@@ -179,17 +171,16 @@ _MIDDLE = (256, 512, 768, 1024)
 
 def _inswapper(file: str) -> Swapper:
     source = VectorSource(emap=True)
-    return Swapper(file, _NONCOMMERCIAL, 128, "arcface_128", Scale(), source, restore=False, boosts=_SMALL)
+    return Swapper(file, 128, "arcface_128", Scale(), source, restore=False, boosts=_SMALL)
 
 
 def _hyperswap(file: str) -> Swapper:
-    terms = Terms("ResearchRAIL", False)
-    return Swapper(file, terms, 256, "arcface_128", Scale(HALF, HALF), VectorSource(), True, _MIDDLE)
+    return Swapper(file, 256, "arcface_128", Scale(HALF, HALF), VectorSource(), True, _MIDDLE)
 
 
 def _ghost(file: str) -> Swapper:
     source = VectorSource("crossface_ghost", normed=False, blend=Blend.RAW)
-    return Swapper(file, _APACHE, 256, "arcface_112_v1", Scale(HALF, HALF), source, True, _MIDDLE)
+    return Swapper(file, 256, "arcface_112_v1", Scale(HALF, HALF), source, True, _MIDDLE)
 
 
 def _table(*swappers: Swapper) -> Mapping[str, Swapper]:
@@ -201,7 +192,6 @@ _SIMSWAP = VectorSource("crossface_simswap")
 SWAPPERS: Mapping[str, Swapper] = _table(
     Swapper(
         "blendswap_256",
-        _NONCOMMERCIAL,
         256,
         "ffhq_512",
         Scale(),
@@ -214,7 +204,6 @@ SWAPPERS: Mapping[str, Swapper] = _table(
     _ghost("ghost_3_256"),
     Swapper(
         "hififace_unofficial_256",
-        _UNKNOWN,
         256,
         "mtcnn_512",
         Scale(HALF, HALF),
@@ -229,7 +218,6 @@ SWAPPERS: Mapping[str, Swapper] = _table(
     _inswapper("inswapper_128_fp16"),
     Swapper(
         "simswap_256",
-        _NONCOMMERCIAL,
         256,
         "arcface_112_v1",
         Scale(IMAGENET_MEAN, IMAGENET_DEVIATION),
@@ -239,7 +227,6 @@ SWAPPERS: Mapping[str, Swapper] = _table(
     ),
     Swapper(
         "simswap_unofficial_512",
-        _NONCOMMERCIAL,
         512,
         "arcface_112_v1",
         Scale(),
@@ -249,7 +236,6 @@ SWAPPERS: Mapping[str, Swapper] = _table(
     ),
     Swapper(
         "uniface_256",
-        _UNKNOWN,
         256,
         "ffhq_512",
         Scale(HALF, HALF),
@@ -263,26 +249,26 @@ ENHANCERS: Mapping[str, Enhancer] = MappingProxyType(
     {
         one.file: one
         for one in (
-            Enhancer("codeformer", Terms("S-Lab-1.0", False), "ffhq_512", 512, weighted=True),
-            Enhancer("gfpgan_1.2", _APACHE, "ffhq_512", 512),
-            Enhancer("gfpgan_1.3", _APACHE, "ffhq_512", 512),
-            Enhancer("gfpgan_1.4", _APACHE, "ffhq_512", 512),
-            Enhancer("gpen_bfr_256", _NONCOMMERCIAL, "arcface_128", 256),
-            Enhancer("gpen_bfr_512", _NONCOMMERCIAL, "ffhq_512", 512),
-            Enhancer("gpen_bfr_1024", _NONCOMMERCIAL, "ffhq_512", 1024),
-            Enhancer("gpen_bfr_2048", _NONCOMMERCIAL, "ffhq_512", 2048),
-            Enhancer("restoreformer_plus_plus", _APACHE, "ffhq_512", 512),
+            Enhancer("codeformer", "ffhq_512", 512, weighted=True),
+            Enhancer("gfpgan_1.2", "ffhq_512", 512),
+            Enhancer("gfpgan_1.3", "ffhq_512", 512),
+            Enhancer("gfpgan_1.4", "ffhq_512", 512),
+            Enhancer("gpen_bfr_256", "arcface_128", 256),
+            Enhancer("gpen_bfr_512", "ffhq_512", 512),
+            Enhancer("gpen_bfr_1024", "ffhq_512", 1024),
+            Enhancer("gpen_bfr_2048", "ffhq_512", 2048),
+            Enhancer("restoreformer_plus_plus", "ffhq_512", 512),
         )
     }
 )
 
 OCCLUDERS: Mapping[str, Masker] = MappingProxyType(
-    {name: Masker(name, _GPL, 256) for name in ("xseg_1", "xseg_2", "xseg_3")}
+    {name: Masker(name, 256) for name in ("xseg_1", "xseg_2", "xseg_3")}
 )
 """B G R 0..1, channels last; 1 where nothing lies before the face."""
 
 PARSERS: Mapping[str, Masker] = MappingProxyType(
-    {name: Masker(name, _MIT, 512) for name in ("bisenet_resnet_18", "bisenet_resnet_34")}
+    {name: Masker(name, 512) for name in ("bisenet_resnet_18", "bisenet_resnet_34")}
 )
 """19 classes of what a pixel belongs to."""
 

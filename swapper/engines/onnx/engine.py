@@ -19,14 +19,17 @@ from swapper.decode import decode
 from swapper.engines.base import Engine, Frame, FrameSwap, SourceFace, Wants, Work
 from swapper.engines.onnx import content, pipeline, source
 from swapper.engines.onnx.analyse import analyse
+from swapper.engines.onnx.catalog import PictureSource
+from swapper.engines.onnx.custom import Catalogue
 from swapper.engines.onnx.faces import Face
-from swapper.engines.onnx.needs import needed
+from swapper.engines.onnx.needs import licences, needed
 from swapper.engines.onnx.options import SWAP, Options
 from swapper.engines.onnx.pipeline import Item, Job
 from swapper.engines.onnx.planes import Canvas
 from swapper.engines.onnx.session import Models
 from swapper.engines.onnx.source import Source
 from swapper.engines.onnx.surface import Picture, Surface
+from swapper.models.manifest import Terms
 
 _VERSION = 1
 """Raised with every change that alters patches."""
@@ -49,6 +52,7 @@ class OnnxEngine(Engine):
     def __init__(self, models: Path, settings: OnnxSettings | None = None) -> None:
         settings = settings or load().onnx
         self._models = Models(models, settings.device, settings.threads)
+        self._catalogue = Catalogue(models)
 
     @property
     def model_id(self) -> str:
@@ -59,10 +63,13 @@ class OnnxEngine(Engine):
         cv2.setNumThreads(1)
 
     def wants(self, options: Mapping[str, Any]) -> Wants:
-        chosen = Options.of(options)
+        chosen = Options.of(options, self._catalogue)
         selector = chosen.selector
         frame = selector.reference_frame_number if selector.mode == "reference" else None
         return Wants(pictures=SWAP in chosen.processors, frame=frame)
+
+    def licences(self, options: Mapping[str, Any]) -> Mapping[str, Terms]:
+        return licences(Options.of(options, self._catalogue))
 
     def prepare(
         self,
@@ -71,7 +78,7 @@ class OnnxEngine(Engine):
         options: Mapping[str, Any] | None = None,
         frame: npt.NDArray[np.uint8] | None = None,
     ) -> SourceFace:
-        chosen = Options.of(options or {})
+        chosen = Options.of(options or {}, self._catalogue)
         self._check(chosen)
         if not pictures and SWAP in chosen.processors:
             raise UsageError("no source picture given")
@@ -88,7 +95,7 @@ class OnnxEngine(Engine):
         """What is done to frames of a stream. Raises ModelError for a model that is not there."""
         if face.engine != self.name:
             raise UsageError(f"the source face was prepared for engine {face.engine}, not onnx")
-        chosen = Options.of(options)
+        chosen = Options.of(options, self._catalogue)
         self._check(chosen)
         made = Source.of(face.arrays) if "raw" in face.arrays else None
         if made is None and SWAP in chosen.processors:
@@ -98,6 +105,9 @@ class OnnxEngine(Engine):
             raise UsageError(
                 "selector asks for the source's gender or race: prepare the face with that option"
             )
+        picture = chosen.swapper.kind.source
+        if made is not None and isinstance(picture, PictureSource) and picture not in made.crops:
+            raise UsageError(f"swapper.model {chosen.swapper.model}: prepare the face with that option")
         wanted = face.arrays.get(_REFERENCE)
         if selector.mode == "reference" and wanted is None:
             raise UsageError("selector.mode reference: prepare the face with that option")

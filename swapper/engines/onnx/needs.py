@@ -1,8 +1,8 @@
-"""Which model files the options of a job need."""
+"""Which model files the options of a job need, and under which licences they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from swapper.engines.onnx import content
 from swapper.engines.onnx.catalog import (
@@ -13,15 +13,26 @@ from swapper.engines.onnx.catalog import (
     MANY_DETECTORS,
     OCCLUDERS,
     RECOGNISER,
-    SWAPPERS,
     VectorSource,
 )
 from swapper.engines.onnx.options import ENHANCE, SWAP, Options
+from swapper.models.manifest import Terms, manifest
+
+_Need = tuple[str, Terms | None]
+"""A file; terms are those of a custom model, else the manifest has them."""
 
 
 def needed(options: Options) -> list[str]:
     """Names of files without `.onnx`, each once."""
-    return list(dict.fromkeys([*_finders(options), *_changers(options)]))
+    return list(licences(options))
+
+
+def licences(options: Options) -> Mapping[str, Terms]:
+    """By needed file."""
+    needs: dict[str, Terms | None] = dict.fromkeys(_finders(options))
+    for name, terms in _changers(options):
+        needs[name] = needs.get(name) or terms
+    return {name: terms or manifest()[name].terms for name, terms in needs.items()}
 
 
 def _finders(options: Options) -> Iterator[str]:
@@ -39,16 +50,18 @@ def _finders(options: Options) -> Iterator[str]:
         yield from content.FILES
 
 
-def _changers(options: Options) -> Iterator[str]:
+def _changers(options: Options) -> Iterator[_Need]:
     if SWAP in options.processors:
-        kind = SWAPPERS[options.swapper.model]
-        yield kind.file
+        kind = options.swapper.kind
+        yield kind.file, kind.terms
         if isinstance(kind.source, VectorSource) and kind.source.converter:
-            yield kind.source.converter
+            converter = kind.source.converter
+            yield converter, None if converter in manifest() else kind.terms
     if ENHANCE in options.processors:
-        yield options.enhancer.model
+        enhancer = options.enhancer.kind
+        yield enhancer.file, enhancer.terms
     if "occlusion" in options.mask.types:
         occluder = options.mask.occluder_model
-        yield from OCCLUDERS if occluder == "many" else (occluder,)
+        yield from ((name, None) for name in (OCCLUDERS if occluder == "many" else (occluder,)))
     if "region" in options.mask.types and SWAP in options.processors:
-        yield options.mask.parser_model
+        yield options.mask.parser_model, None

@@ -8,21 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from schemas.errors import UsageError
 from swapper.engines.onnx.catalog import (
     AREAS,
     DETECTORS,
-    ENHANCERS,
     LANDMARKERS,
     MANY_DETECTORS,
     OCCLUDERS,
     PARSERS,
     RACES,
     REGIONS,
-    SWAPPERS,
+    Enhancer,
+    Swapper,
 )
+from swapper.engines.onnx.custom import Catalogue
 
 Processor = Literal["face_swapper", "face_enhancer"]
 SWAP: Processor = "face_swapper"
@@ -54,6 +64,11 @@ class _Group(BaseModel):
 
     def _one_of(self, field: str, names: Iterable[str]) -> None:
         _known(getattr(self, field), names, field)
+
+
+def _catalogue(info: ValidationInfo) -> Catalogue:
+    """What `Options.of` was given."""
+    return info.context if isinstance(info.context, Catalogue) else Catalogue()
 
 
 def _known(value: Any, names: Iterable[Any], field: str) -> None:
@@ -103,18 +118,24 @@ class SwapperOptions(_Group):
     model: str = "ghost_1_256"
     pixel_boost: Annotated[int | None, BeforeValidator(_side)] = None
     weight: _Share = 0.5
+    _kind: Swapper = PrivateAttr()
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._one_of("model", SWAPPERS)
+    def _check(self, info: ValidationInfo) -> Self:
+        self._kind = _catalogue(info).swapper(self.model)
         if self.pixel_boost is not None:
-            _known(self.pixel_boost, SWAPPERS[self.model].boosts, f"pixel_boost of {self.model}")
+            _known(self.pixel_boost, self.kind.boosts, f"pixel_boost of {self.model}")
         return self
+
+    @property
+    def kind(self) -> Swapper:
+        """What `model` names."""
+        return self._kind
 
     @property
     def side(self) -> int:
         """Of the crop."""
-        return self.pixel_boost or SWAPPERS[self.model].side
+        return self.pixel_boost or self.kind.side
 
 
 class MaskOptions(_Group):
@@ -191,11 +212,17 @@ class EnhancerOptions(_Group):
     model: str = "gfpgan_1.4"
     blend: _Percent = 80
     weight: _Share = 0.5
+    _kind: Enhancer = PrivateAttr()
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._one_of("model", ENHANCERS)
+    def _check(self, info: ValidationInfo) -> Self:
+        self._kind = _catalogue(info).enhancer(self.model)
         return self
+
+    @property
+    def kind(self) -> Enhancer:
+        """What `model` names."""
+        return self._kind
 
 
 class Options(_Group):
@@ -218,10 +245,14 @@ class Options(_Group):
         return self
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Options:
-        """Raises UsageError for an unknown option or a value that cannot be, naming what can."""
+    def of(cls, given: Mapping[str, Any], catalogue: Catalogue | None = None) -> Options:
+        """`catalogue`: the models there are; none: those that are built in.
+
+        Raises UsageError for an unknown option or a value that cannot be, naming what can, and ModelError
+        for a custom model whose description is wrong.
+        """
         try:
-            return cls.model_validate(_grouped(given))
+            return cls.model_validate(_grouped(given), context=catalogue)
         except ValidationError as error:
             raise UsageError(_reason(cls, error)) from None
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from swapper.engines.onnx.align import Rectangle, fitted, inverse, reach
 from swapper.engines.onnx.analyse import analyse
-from swapper.engines.onnx.catalog import ENHANCERS, SWAPPERS
 from swapper.engines.onnx.enhance import enhance
 from swapper.engines.onnx.faces import Face, Vector
 from swapper.engines.onnx.options import ENHANCE, SWAP, Options
@@ -51,8 +50,8 @@ class Job:
         """By processor: the same for jobs whose faces may go through it together."""
         options = self.options
         return {
-            SWAP: f"{SWAP} {options.swapper!r} {options.mask!r}",
-            ENHANCE: f"{ENHANCE} {options.enhancer!r} {options.mask!r}",
+            SWAP: f"{SWAP} {options.swapper!r} {options.swapper.kind!r} {options.mask!r}",
+            ENHANCE: f"{ENHANCE} {options.enhancer!r} {options.enhancer.kind!r} {options.mask!r}",
         }
 
 
@@ -152,9 +151,9 @@ def _scheduled(item: Item, faces: Sequence[Face], name: str) -> Iterable[tuple[i
     """Each face of a frame with its round."""
     options = item.job.options
     if name == SWAP:
-        template, side = SWAPPERS[options.swapper.model].template, options.swapper.side
+        template, side = options.swapper.kind.template, options.swapper.side
     else:
-        kind = ENHANCERS[options.enhancer.model]
+        kind = options.enhancer.kind
         template, side = kind.template, kind.side
     earlier: list[tuple[int, Rectangle]] = []
     for face in faces:

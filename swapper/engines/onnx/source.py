@@ -22,6 +22,8 @@ from swapper.engines.onnx.tensors import Bgr
 _CROPS = tuple(
     sorted({one.source for one in SWAPPERS.values() if isinstance(one.source, PictureSource)}, key=str)
 )
+"""Of any picture, so that a replay may choose another built-in swapper."""
+_CROP = "crop "
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Source:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """As plain arrays."""
         stored: dict[str, npt.NDArray[Any]] = {"raw": self.raw, "normed": self.normed}
-        stored |= {_key(kind): crop for kind, crop in self.crops.items()}
+        stored |= {_key(kind.template, kind.side): crop for kind, crop in self.crops.items()}
         if self.traits is not None:
             stored["traits"] = np.array([self.traits.gender, self.traits.race, *map(str, self.traits.age)])
         return stored
@@ -51,7 +53,8 @@ class Source:
         if "traits" in arrays:
             gender, race, young, old = (str(part) for part in arrays["traits"])
             traits = Traits(gender, race, (int(young), int(old)))
-        crops = {kind: arrays[_key(kind)] for kind in _CROPS}
+        names = (name.split() for name in arrays if name.startswith(_CROP))
+        crops = {PictureSource(word, int(side)): arrays[_key(word, side)] for _, word, side in names}
         return cls(arrays["raw"], arrays["normed"], crops, traits)
 
 
@@ -77,7 +80,9 @@ def merged(
     recognise(models, chosen)
     raw = np.stack([face.identity for _, face in chosen])
     points = chosen[0][1].points
-    crops = {kind: first.cut(fitted(points, kind.template, kind.side), kind.side) for kind in _CROPS}
+    wanted = options.swapper.kind.source
+    kinds = {*_CROPS, wanted} if isinstance(wanted, PictureSource) else set(_CROPS)
+    crops = {kind: first.cut(fitted(points, kind.template, kind.side), kind.side) for kind in kinds}
     traits = None
     if "auto" in (options.selector.gender, options.selector.race):
         best = max(chosen, key=lambda one: one[1].hit.area)
@@ -87,5 +92,5 @@ def merged(
     return Source(raw.mean(0), length.mean(0), crops, traits)
 
 
-def _key(kind: PictureSource) -> str:
-    return f"crop {kind.template} {kind.side}"
+def _key(template: str, side: int | str) -> str:
+    return f"{_CROP}{template} {side}"

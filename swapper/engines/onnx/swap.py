@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from swapper.engines.onnx.align import Matrix, moved
-from swapper.engines.onnx.catalog import SWAPPERS, ZERO, Blend, PictureSource, Scale, Swapper, VectorSource
+from swapper.engines.onnx.catalog import ZERO, Blend, PictureSource, Scale, Swapper, VectorSource
 from swapper.engines.onnx.faces import Face, Vector
 from swapper.engines.onnx.masks import Cut, masks
 from swapper.engines.onnx.options import MaskOptions, SwapperOptions
@@ -41,7 +41,7 @@ def swap(
     """Put sources on faces, none of which lies over another; all are of the same options."""
     if not work:
         return
-    kind, side = SWAPPERS[options.model], options.side
+    kind, side = options.kind, options.side
     tasks = [task for task, _ in work]
     before = [task.surface.cut(task.matrix, side) for task in tasks]
     tiles = np.concatenate([_tiles(crop, kind) for crop in before])
@@ -59,7 +59,7 @@ def swap(
 
 def blends(options: SwapperOptions) -> bool:
     """Whether the target's own embedding goes in too."""
-    source = SWAPPERS[options.model].source
+    source = options.kind.source
     return isinstance(source, VectorSource) and options.weight != 0.5
 
 
@@ -81,7 +81,7 @@ def _whole(tiles: Tensor, side: int, kind: Swapper) -> Floats:
     OpenCV warps that with coarser steps."""
     k = side // kind.side
     planes: list[Floats] = []
-    for channel in (2, 1, 0):
+    for channel in (2, 1, 0) if kind.scale.rgb else (0, 1, 2):
         plane: Floats = tiles[:, channel].reshape(k, k, kind.side, kind.side)
         plane = plane.transpose(2, 0, 3, 1).reshape(side, side)
         if kind.restore:
@@ -113,6 +113,6 @@ def _vector(models: Models, source: Source, kind: Swapper, how: VectorSource) ->
         mapped: Vector = source.raw @ models.emap(kind.file) / np.linalg.norm(source.raw)
         return mapped
     if not how.converter:
-        return source.normed
+        return source.normed if how.normed else source.raw
     (vector, *_) = models[how.converter]({"input": source.raw[None]})
     return normed(vector[0]) if how.normed else vector[0]

@@ -18,7 +18,7 @@ from swapper.engines.onnx.catalog import (
     SWAPPERS,
     PictureSource,
 )
-from swapper.engines.onnx.needs import needed
+from swapper.engines.onnx.needs import licences, needed
 from swapper.engines.onnx.options import Options
 
 pytestmark = pytest.mark.unit
@@ -107,17 +107,10 @@ def test_tables_name_what_exists() -> None:
 
 
 def test_no_default_names_weights_that_forbid_commercial_use() -> None:
-    """But the recogniser, for which there is no other; docs/engines.md says so."""
-    options = Options.of({"processors": "face_swapper,face_enhancer"})
-    chosen = [
-        DETECTORS[options.detector.model],
-        LANDMARKERS[options.landmarker.model],
-        SWAPPERS[options.swapper.model],
-        ENHANCERS[options.enhancer.model],
-        OCCLUDERS[options.mask.occluder_model],
-        PARSERS[options.mask.parser_model],
-    ]
-    assert all(model.terms.commercial for model in chosen)
+    """But the recogniser, for which there is no other; docs/models.md says so."""
+    options = Options.of({"processors": "face_swapper,face_enhancer", "mask.types": "occlusion,region"})
+    refused = [name for name, terms in licences(options).items() if not terms.commercial_use]
+    assert refused == ["arcface_w600k_r50"]
 
 
 def test_only_the_files_that_options_need_are_asked_for() -> None:
