@@ -227,6 +227,8 @@ class OnnxSettings(Section):
     """What runs the models; where ONNX Runtime lacks it, work is refused and not done elsewhere."""
     threads: Count = 1
     """Of one worker, for a model on the CPU."""
+    accept_licences: tuple[str, ...] = ()
+    """Models that jobs may use though their licence forbids commercial use, or is not known; `all`: any."""
 
 
 class FaceFusionSettings(Section):

@@ -64,6 +64,8 @@ class SwapSpec(Model):
     """The pictures it was made from, as given: for the record only."""
     consent: str = ""
     """Reference to the permission of the person shown."""
+    accepted: dict[str, str] = {}
+    """By model: its licence, which forbids commercial use or is not known and was accepted for this job."""
     options: dict[str, Any] = {}
     on_failure: FailurePolicy = FailurePolicy.FAIL
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from assembler.encoders import validate
-from control import admission
+from control import admission, licences
 from control.cli.values import BitRate, Exact, Size, Time
 from runtime.settings import Settings, load
 from schemas.containers import CONTAINERS, ENCODERS, suffix_of
@@ -21,6 +21,12 @@ from swapper.engines.base import Engine, SourceFace
 from swapper.engines.registry import ENGINES
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+licence_option = click.option(
+    "--accept-licence", "accept_licence", multiple=True, metavar="MODEL[,MODEL]",
+    help="Use these models though their licence forbids commercial use or is not known; all: any. Kept with "
+    "the job.")  # fmt: skip
 
 
 def job_options(function: F) -> F:
@@ -69,6 +75,7 @@ def job_options(function: F) -> F:
                          help="What becomes of frames that cannot be swapped."),
             click.option("--consent", default="", metavar="REFERENCE",
                          help="Reference to the permission of the person shown; kept with the job."),
+            licence_option,
         ]
     ):  # fmt: skip
         function = option(function)
@@ -107,6 +114,7 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
     """The spec that the options describe. Raises UsageError."""
     share = settings.swapper.group == "share"
     container = CONTAINERS.get(suffix_of(options["output"].name))
+    wishes = engine_options(options["engine_options"])
     payload = options["payload"] or ("lossless" if settings.kafka.bootstrap else "raw")
     spec = admission.make_spec(
         job=job,
@@ -124,7 +132,8 @@ def make_job(settings: Settings, engine: Engine, job: str, face: str, options: M
             "face": face,
             "sources": [str(path) for path in options["sources"]],
             "consent": options["consent"],
-            "options": engine_options(options["engine_options"]),
+            "accepted": licences.accepted(settings, engine, wishes, options["accept_licence"]),
+            "options": wishes,
             "on_failure": options["on_failure"],
         },
         encode={"encoder": options["encoder"] or AUTO}

@@ -9,8 +9,15 @@ from typing import Any
 import click
 
 from assembler.encoders import validate
-from control import admission, local
-from control.cli.options import bootstrap_options, engine_options, given, load_settings, models_option
+from control import admission, licences, local
+from control.cli.options import (
+    bootstrap_options,
+    engine_options,
+    given,
+    licence_option,
+    load_settings,
+    models_option,
+)
 from control.cli.progress import Display
 from control.cli.swap import follow, give_up_left_over
 from control.cli.values import BitRate, Time
@@ -67,6 +74,7 @@ _PREFIX = "replay"
     metavar="REFERENCE",
     help="Reference to the permission of the person shown; the job's goes with its face.",
 )
+@licence_option
 @bootstrap_options
 @models_option
 @click.option("--swappers", type=click.IntRange(1, 64), default=1, show_default=True)
@@ -94,7 +102,9 @@ def command(
     Nothing is decoded or uploaded again, but for parts that have left the topic and whose input is still
     there. `facestream topics` lists what can be replayed.
     """  # fmt: skip
-    overrides: dict[str, Any] = {"swapper": {"group": group}} | given(data=data, models=models)
+    warm = [options["engine"]] if options["engine"] else []  # the job's own is opened with its first frames
+    swapper = {"group": group, "engines": warm}
+    overrides: dict[str, Any] = {"swapper": swapper} | given(data=data, models=models)
     settings = load_settings(bootstrap, **overrides)
     logs.configure(LogSettings(level="info" if verbose else "error", format="console"))
     with Display(verbose) as display:
@@ -139,6 +149,9 @@ def _swap(settings: Settings, old: JobSpec, engine: Engine, options: Mapping[str
     same = engine.name == old.swap.engine
     if options["engine_options"] or not same:
         swap["options"] = engine_options(options["engine_options"])
+    swap["accepted"] = licences.accepted(
+        settings, engine, swap["options"], options["accept_licence"], old.swap.accepted
+    )
     if options["sources"] or not same:
         face = admission.prepare(
             settings, engine, options["sources"], options["source_face"], swap["options"], Path(old.input)

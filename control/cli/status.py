@@ -48,7 +48,7 @@ def command(job: str | None, bootstrap: str | None, data: Path | None, failed: b
         console = Console()
         if not console.is_terminal:
             console = Console(width=_PIPE_WIDTH)
-        console.print(_failures(records) if failed else _table(records))
+        console.print(_failures(records) if failed else _table(records, job is not None))
 
 
 def _failures(records: list[JobRecord]) -> Table:
@@ -69,7 +69,8 @@ def _state(record: JobRecord) -> str:
     return f"{record.state} (paused)" if record.paused else str(record.state)
 
 
-def _table(records: list[JobRecord]) -> Table:
+def _table(records: list[JobRecord], whole: bool) -> Table:
+    """`whole`: with the licences that were accepted."""
     table = Table(box=None)
     table.add_column("job", no_wrap=True, min_width=29)
     for name in ("state", "submitted", "engine", "output", "note"):
@@ -77,7 +78,9 @@ def _table(records: list[JobRecord]) -> Table:
     for record in records:
         when = datetime.fromtimestamp(record.created_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")
         warnings = ", ".join(f"{name} ({n})" for name, n in sorted(record.warnings.items()))
-        note = record.reason or warnings
         spec = record.spec
+        accepted = ", ".join(f"{name} ({licence})" for name, licence in spec.swap.accepted.items())
+        notes = [record.reason or warnings, f"accepted: {accepted}" if whole and accepted else ""]
+        note = "; ".join(filter(None, notes))
         table.add_row(record.job, _state(record), when, spec.swap.engine, spec.output, note)
     return table

@@ -21,7 +21,8 @@ from tests.golden.vectors import HERE
 pytestmark = pytest.mark.unit
 
 OPTIONS = {"swapper.model": "inswapper_128"}
-NOTHING = dict.fromkeys(["on_failure", "engine_options", "sources", "source_face", "consent"])
+NOTHING: dict[str, Any] = dict.fromkeys(["on_failure", "engine_options", "sources", "source_face", "consent"])
+NOTHING |= {"accept_licence": ("all",)}
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from tests.support.command import Command
 pytestmark = pytest.mark.broker
 
 FRAMES = 30
+ENGINE = ("--engine", "facefusion", "--accept-licence", "all")
 GREEN = (40, 200, 40)
 
 
@@ -53,7 +54,7 @@ def face(tmp_path: Path) -> Path:
 def test_a_checkout_changes_every_frame(facestream: Command, home: Path, face: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.mp4"
     source = clip(tmp_path / "clip.mp4", (90, 90, 90))
-    code, _, told = facestream("swap", "--engine", "facefusion", "-s", face, "-t", source, "-o", output)
+    code, _, told = facestream("swap", *ENGINE, "-s", face, "-t", source, "-o", output)
     assert code == 0, told
     with av.open(str(output)) as container:
         pictures = [one.to_ndarray(format="bgr24") for one in container.decode(video=0)]
@@ -69,7 +70,7 @@ def test_refused_content_fails_the_job_though_its_policy_is_to_pass(
 ) -> None:
     output = tmp_path / "out.mp4"
     source = clip(tmp_path / "clip.mp4", (250, 20, 20))
-    job = ["swap", "--engine", "facefusion", "--on-failure", "pass", "-s", face, "-t", source, "-o", output]
+    job = ["swap", *ENGINE, "--on-failure", "pass", "-s", face, "-t", source, "-o", output]
     code, out, told = facestream(*job)
     assert code == 1
     assert "ContentRefusedError" in out + told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.broker
 
 FRAMES = 24
 SOURCE = HERE / "sources" / "s1.png"
+ACCEPT = ("--accept-licence", "all")
 EXACT = ("--encoder", "libx264", "--quality", "1", "--segment-seconds", "0.4")
 
 
@@ -93,7 +95,7 @@ def test_swap_makes_the_pictures_that_the_models_make(
 ) -> None:
     output = tmp_path / "out.mp4"
     where = ["-s", SOURCE, "-t", clip, "-o", output, "--engine", "onnx", "--models", standins]
-    code, _, last = facestream("swap", *where, *EXACT, *arguments(options))
+    code, _, last = facestream("swap", *where, *EXACT, *ACCEPT, *arguments(options))
     assert (code, f"{FRAMES} frames" in last) == (0, True), last
     assert times(output) == times(clip)
     before, after = decoded(clip), decoded(output)
@@ -128,7 +130,32 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     output = tmp_path / "out.mp4"
     where = ["-s", SOURCE, "-t", clip, "-o", output, "--engine", "onnx", "--models", standins]
-    got, _, last = facestream("swap", *where, *arguments(options))
+    got, _, last = facestream("swap", *where, *ACCEPT, *arguments(options))
     assert got == code, last
     assert says in last
     assert not output.exists()
+
+
+def test_licences_are_accepted_before_anything_is_decoded_and_kept_with_the_job(
+    kafka: Settings, facestream: Command, standins: Path, clip: Path, tmp_path: Path
+) -> None:
+    """A target that no decoder opens shows that nobody tried."""
+    torn, output = tmp_path / "torn.mp4", tmp_path / "out.mp4"
+    torn.write_bytes(b"no video")
+    engine = ["--engine", "onnx", "--models", standins, "--engine-option", "swapper.model=inswapper_128"]
+    code, _, last = facestream("swap", "-s", SOURCE, "-t", torn, "-o", output, *engine)
+    needed = "arcface_w600k_r50 (non-commercial), inswapper_128 (non-commercial)"
+    assert (code, needed in last) == (2, True), last
+    assert not (kafka.data / "logs").exists()
+    advice = last[last.index("--accept-licence") :].split()
+    code, _, last = facestream("swap", "-s", SOURCE, "-t", clip, "-o", output, *engine, *advice)
+    assert code == 0, last
+    (record,) = [json.loads(told) for told in facestream("status", "--json")[1].splitlines()]
+    accepted = {"arcface_w600k_r50": "non-commercial", "inswapper_128": "non-commercial"}
+    assert record["spec"]["swap"]["accepted"] == accepted
+    assert f"accepted: {needed}" in facestream("status", record["job"])[1]
+    again = ["replay", record["job"], "-o", tmp_path / "again.mp4", "--models", standins]
+    code, _, last = facestream(*again)  # what the job accepted counts
+    assert code == 0, last
+    code, _, last = facestream(*again, "--engine-option", "swapper.model=simswap_256")
+    assert (code, "simswap_256 (non-commercial), crossface_simswap (unknown)" in last) == (2, True), last

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.broker
 NOTHING = dict.fromkeys(
     ("source_face", "trim_start", "trim_end", "engine", "encoder", "quality", "preset", "bitrate", "audio",
      "on_failure", "consent")
-) | {"sources": (), "engine_options": ()}  # fmt: skip
+) | {"sources": (), "engine_options": (), "accept_licence": ()}  # fmt: skip
 
 
 def again(cluster: Cluster, job: str, output: Path, **options: Any) -> JobSpec:

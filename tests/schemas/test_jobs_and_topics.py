@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from schemas import errors
+from schemas import errors, framing
 from schemas.job import JobSpec, JobState, Lane, split_stream, stream_id
+from schemas.record import decode
 from schemas.topics import TopicSet, TopicSizes
+from tests.support.records import SAMPLES
 
 pytestmark = pytest.mark.unit
 
@@ -64,3 +66,13 @@ def test_every_error_tells_whether_a_retry_helps_and_how_to_exit() -> None:
         assert error.exit_code in (1, 2, 3)
         assert isinstance(error.retryable, bool)
         assert error.__name__ in (errors.__doc__ or "")
+
+
+def test_jobs_written_before_licences_were_kept_are_read() -> None:
+    record, _ = SAMPLES["job"]
+    header = record.header()
+    del header["swap"]["accepted"]
+    whole, _ = framing.pack(header, 0)
+    read = decode(whole).record
+    assert isinstance(read, JobSpec)
+    assert read.swap.accepted == {}

@@ -53,7 +53,9 @@ SPEC = JobSpec(
     input="/in/clip.mp4",
     output="/out/clip.mkv",
     plan=PlanSpec(segment_seconds=2.5, context_frames=12, payload=PayloadCodec.LOSSLESS),
-    swap=SwapSpec(face="faces/ab", sources=["a.jpg"], consent="c-17", options={"max_faces": 2}),
+    swap=SwapSpec(
+        face="faces/ab", sources=["a.jpg"], consent="c-17", accepted={"m": "nc"}, options={"max_faces": 2}
+    ),
     encode=EncodeSpec(encoder="libx265", quality=20, preset="fast", threads=2, options={"tune": "grain"}),
 )
 CHECKPOINT = Checkpoint(

@@ -28,6 +28,7 @@ from swapper.engines.facefusion.options import SWAP, WHOLE, Options
 from swapper.engines.facefusion.pictures import Bgr, Canvas
 from swapper.engines.facefusion.process import VERSIONS, Child, blob, home_of
 from swapper.engines.facefusion.protocol import Message
+from swapper.models.manifest import Terms
 from swapper.transfer import is_hdr
 
 _VERSION = 1
@@ -78,6 +79,9 @@ class FaceFusionEngine(Engine):
         chosen = Options.of(options)
         frame = chosen.reference_frame_number if chosen.face_selector_mode == "reference" else None
         return Wants(pictures=SWAP in chosen.processors, frame=frame)
+
+    def licences(self, options: Mapping[str, Any]) -> Mapping[str, Terms]:
+        return files.licences(Options.of(options))
 
     def prepare(
         self,

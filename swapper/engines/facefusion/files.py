@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from schemas.errors import ModelError
 from swapper.engines.facefusion.options import Options
+from swapper.models.manifest import Terms, manifest
 
 _ALWAYS = (
     "yoloface_8n",
@@ -23,6 +24,7 @@ _ALWAYS = (
 )
 """FaceFusion asks for them whether they are used or not."""
 _CONVERTERS = {"simswap": "crossface_simswap", "ghost": "crossface_ghost", "hififace": "crossface_hififace"}
+_UNKNOWN = Terms("unknown", False)
 _CHUNK = 1 << 24
 
 
@@ -35,16 +37,27 @@ def check(home: Path, options: Options) -> None:
 
     Of processors whose files the contract does not tell, files are looked at where they are.
     """
-    told = {"face_swapper", "face_enhancer"} & set(options.processors)
-    needed = [*_ALWAYS]
-    for name in sorted(told):
-        model = str(options.items[f"{name}_model"])
-        needed += [model, *(file for kind, file in _CONVERTERS.items() if model.startswith(kind))]
-    for name in dict.fromkeys(needed):
+    for name in needed(options):
         _check(folder(home), name)
     for name in options.models:
         if (folder(home) / f"{name}.onnx").exists():
             _check(folder(home), name)
+
+
+def needed(options: Options) -> list[str]:
+    """Files that FaceFusion asks for, as far as the contract tells."""
+    told = {"face_swapper", "face_enhancer"} & set(options.processors)
+    names = [*_ALWAYS]
+    for name in sorted(told):
+        model = str(options.items[f"{name}_model"])
+        names += [model, *(file for kind, file in _CONVERTERS.items() if model.startswith(kind))]
+    return list(dict.fromkeys(names))
+
+
+def licences(options: Options) -> Mapping[str, Terms]:
+    """By file; of models of processors that the manifest does not have, nothing is known."""
+    names = dict.fromkeys([*needed(options), *options.models])
+    return {name: manifest()[name].terms if name in manifest() else _UNKNOWN for name in names}
 
 
 def marks(home: Path, names: Iterable[str]) -> list[str]:
