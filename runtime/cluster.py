@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import structlog
@@ -134,18 +135,34 @@ def _configuration(settings: Settings, client: AdminClient, kind: Any, name: str
 
 
 def _create(client: AdminClient, topics: Sequence[Topic], replication: int, seconds: float) -> None:
-    new = [
-        NewTopic(t.name, num_partitions=t.partitions, replication_factor=replication, config=t.config)
-        for t in topics
-    ]
-    futures = client.create_topics(new, operation_timeout=seconds, request_timeout=seconds)
-    for name, future in futures.items():
-        try:
-            future.result(seconds)
-            _log.info("topic_created", topic=name)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another service was faster
-                raise broker_error(f"creating topic {name}", error) from error
+    """Waits while all brokers are fenced, as they are after a pause until they meet the controller again."""
+    deadline = time.monotonic() + seconds
+    left = list(topics)
+    while left:
+        new = [
+            NewTopic(t.name, num_partitions=t.partitions, replication_factor=replication, config=t.config)
+            for t in left
+        ]
+        futures = client.create_topics(new, operation_timeout=seconds, request_timeout=seconds)
+        patient = time.monotonic() < deadline
+        left = [topic for topic in left if not _created(topic.name, futures[topic.name], seconds, patient)]
+        if left:
+            time.sleep(0.2)
+
+
+def _created(name: str, future: Future[None], seconds: float, patient: bool) -> bool:
+    """Whether the topic is there now; False if it is worth asking again, never unless `patient`."""
+    try:
+        future.result(seconds)
+    except KafkaException as error:
+        cause = error.args[0]
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:  # another service was faster
+            return True
+        if patient and cause.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in cause.str():
+            return False
+        raise broker_error(f"creating topic {name}", error) from error
+    _log.info("topic_created", topic=name)
+    return True
 
 
 def _await_topics(client: AdminClient, names: Sequence[str], seconds: float) -> dict[str, int]:

@@ -17,7 +17,7 @@ from schemas.job import JobRecord, JobSpec
 from schemas.record import decode
 
 _log = structlog.get_logger("jobs")
-_FIRST_READ_SECONDS = 30.0
+_FIRST_READ_SECONDS = 60.0
 
 
 class JobBoard:

@@ -84,7 +84,7 @@ def translated(doing: str) -> Iterator[None]:
         raise broker_error(doing, error) from error
 
 
-def bounds(client: Consumer, topic: str, partition: int, seconds: float = 30.0) -> tuple[int, int]:
+def bounds(client: Consumer, topic: str, partition: int, seconds: float = 60.0) -> tuple[int, int]:
     """(first offset, next offset) of a partition; waits while it has no leader or no broker answers.
 
     Raises BrokerError.

@@ -13,10 +13,12 @@ from hypothesis import settings as hypothesis_settings
 
 from runtime.settings import Settings
 from tests.support.broker import isolated_settings, running_broker
+from tests.support.stalls import Stalls
 
 hypothesis_settings.register_profile("facestream", deadline=None)  # a busy machine fails no test
 hypothesis_settings.load_profile("facestream")
 
+STALLS = Stalls()
 CATEGORIES = {"unit", "broker", "media", "browser"}
 
 
@@ -44,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if on_gpu and not has_gpu():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="nvidia-smi finds no NVIDIA GPU"))
+    # Kafka's sessions end where a machine stands still. What failed meanwhile is run once more, and said so.
+    for item in items:
+        if item.get_closest_marker("broker") or item.get_closest_marker("media"):
+            item.add_marker(pytest.mark.flaky(reruns=1, condition=STALLS.seen))
+
+
+def pytest_runtest_setup() -> None:
+    STALLS.reset()
 
 
 @pytest.fixture(scope="session")

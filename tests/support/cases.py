@@ -22,8 +22,8 @@ MORE = SCRIPT.with_name("more_cases.sh")
 """Read by it."""
 USUAL = (
     "M00", "M01", "M07", "M09", "M14", "M16", "M17", "M19", "M21", "M25", "M28", "M31", "M33", "M40",
-    "M42", "M43", "M44", "M46", "M53", "M60", "M63", "M68", "M69", "M70", "M80",
-    "S01", "S02", "S03", "S05", "S07", "X01", "X14", "X21", "X27", "X43",
+    "M42", "M43", "M44", "M46", "M53", "M60", "M62", "M63", "M64", "M68", "M69", "M70", "M80",
+    "S01", "S02", "S03", "S05", "S07", "X01", "X14", "X21", "X27", "X43", "X50",
 )  # fmt: skip
 """What `make test` looks at: made first and alone, for all of them take minutes."""
 
