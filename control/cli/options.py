@@ -25,8 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 licence_option = click.option(
     "--accept-licence", "accept_licence", multiple=True, is_flag=False, flag_value="all", metavar="[MODEL,…]",
-    help="Use these models (none named: all that the job needs) though their licence forbids commercial use or "
-    "is not known. Kept with the job.")  # fmt: skip
+    help="Use these models (none named: all that the job needs) though their licence forbids commercial use "
+    "or is not known. Kept with the job.")  # fmt: skip
 
 
 def job_options(function: F) -> F:
