@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from control.cli.swap import command as swap
 from control.licences import accepted
 from runtime.settings import OnnxSettings, Settings, load
 from schemas.errors import UsageError
@@ -91,6 +92,20 @@ def test_a_checkout_of_facefusion_is_held_to_the_same(tmp_path: Path) -> None:
 
 def test_our_own_engines_need_nothing(tmp_path: Path) -> None:
     assert told(tmp_path, {}, engine="mesh") == told(tmp_path, {}, engine="none") == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [
+        ((), ()),
+        (("--accept-licence",), ("all",)),
+        (("--accept-licence", "--quality", "3"), ("all",)),
+        (("--accept-licence", "a,b", "--accept-licence", "c"), ("a,b", "c")),
+    ],
+)
+def test_the_option_alone_stands_for_all(words: tuple[str, ...], means: tuple[str, ...]) -> None:
+    context = swap.make_context("swap", ["-t", "in.mp4", "-o", "out.mp4", *words])
+    assert context.params["accept_licence"] == means
 
 
 def test_the_environment_can_accept_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

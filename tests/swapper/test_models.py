@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,3 +143,10 @@ def test_canonical_mesh_is_one_closed_sheet_over_the_face_oval() -> None:
     assert counts.max() == 2
     rim = {int(vertex) for vertex in kinds[counts == 1].reshape(-1)}
     assert set(FACE_OVAL) <= rim
+
+
+def test_the_documents_list_says_what_the_manifest_says() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\S+) \| (.+) \| (.+) \| (yes|\*\*no\*\*) \|$", text, re.MULTILINE)
+    use = {True: "yes", False: "**no**"}
+    assert rows == [(m.name, m.purpose, m.licence, use[m.commercial_use]) for m in manifest().values()]

@@ -23,6 +23,8 @@ _INITIALIZER, _INPUT, _OUTPUT, _VALUE_INFO = 5, 11, 12, 13
 """Of GraphProto."""
 _TENSOR_TYPES: dict[int, npt.DTypeLike] = {1: np.float32, 10: np.float16, 11: np.float64}
 _BATCH = b"batch"
+_LONGEST = 63
+"""Bits by which a byte of a number can be shifted: ten bytes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
             if byte < 0x80:
                 return value, at
             shift += 7
+            if shift > _LONGEST:
+                raise ModelError("not an ONNX file")
     except IndexError:
         raise ModelError("an ONNX file that was cut off") from None
 
