@@ -15,8 +15,6 @@ from pathlib import Path
 from schemas.errors import ModelError, UsageError
 from swapper.engines.onnx.catalog import Swapper
 from swapper.engines.onnx.custom import NAME, described
-from swapper.engines.onnx.protobuf import last_initializer
-from swapper.engines.onnx.session import mapped
 from swapper.engines.onnx.signatures import Signature, of_enhancer, of_swapper, signatures
 from swapper.models import index
 from swapper.models.fetch import place
@@ -73,11 +71,11 @@ def add(store: Path, file: Path, name: str = "", *, accept: bool = False) -> Add
     try:
         with _copied(file, store) as copy:
             _check_sum(file, copy)
-            graph, last = _inspected(file, copy), _last(copy.path)
+            graph = _inspected(file, copy)
             if model is None:
-                model = _by_signature(file, graph, last)
+                model = _by_signature(file, graph)
                 _check_licence(model, accept)
-            if why := model.signature.misfit(graph, last):
+            if why := model.signature.misfit(graph):
                 raise ModelError(f"{file} does not fit {model.name}: {why}")
             return _placed(store, copy, model, graph, accept)
     except OSError as error:
@@ -114,9 +112,9 @@ def _by_name(store: Path, file: Path, name: str) -> _Model | None:
     return None
 
 
-def _by_signature(file: Path, graph: Graph, last: tuple[int, ...]) -> _Model:
+def _by_signature(file: Path, graph: Graph) -> _Model:
     """Raises ModelError where it could be none or several."""
-    fitting = [name for name, one in signatures().items() if not one.misfit(graph, last)]
+    fitting = [name for name, one in signatures().items() if not one.misfit(graph)]
     told = f"{'; '.join(map(str, graph.inputs))} → {'; '.join(map(str, graph.outputs[:3]))}"
     if not fitting:
         raise ModelError(
@@ -161,14 +159,6 @@ def _check_sum(file: Path, copy: _Copy) -> None:
     said = file.with_suffix(".hash")
     if said.is_file() and said.read_text("ascii", "replace").strip().lower() != copy.crc:
         raise ModelError(f"{file} has CRC-32 {copy.crc}, but {said.name} says otherwise: it is damaged")
-
-
-def _last(file: Path) -> tuple[int, ...]:
-    """Shape of the last initializer; none where it holds no floats."""
-    try:
-        return last_initializer(mapped(file)).shape
-    except (ModelError, ValueError):
-        return ()
 
 
 def _placed(store: Path, copy: _Copy, model: _Model, graph: Graph, accept: bool) -> Added:

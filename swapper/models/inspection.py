@@ -1,15 +1,13 @@
 """What goes into an ONNX file and what comes out of it.
 
-The file may come from anywhere. It is refused before ONNX Runtime sees it if it is too large or names data
-outside of itself; then it is opened in a process of its own, with bounds on memory and time: all that a file
-that is made to harm can take down.
+The file may come from anywhere, so a process of its own reads it, with bounds on memory and time: that is all
+that a file which is made to harm can take down. ONNX Runtime sees none that names data outside of itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from schemas.errors import ModelError
-from swapper.engines.onnx.protobuf import fields
+from swapper.engines.onnx.protobuf import fields, last_initializer
 from swapper.engines.onnx.session import mapped
 
 MOST_BYTES = (1 << 31) - 1
@@ -52,10 +50,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The inputs and outputs of a model, in order."""
+    """The inputs and outputs of a model, in order. `last`: shape of its last initializer, if of floats."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    last: tuple[int, ...] = ()
 
 
 def inspect(file: Path) -> Graph:
@@ -64,9 +63,9 @@ def inspect(file: Path) -> Graph:
     size = file.stat().st_size
     if not 0 < size <= MOST_BYTES:
         raise ModelError("the file is empty" if not size else "it is larger than an ONNX file can be")
-    _refuse_external(mapped(file), "model", 0)
     told = _told(file, size)
-    return Graph(*(tuple(_tensor(one) for one in told[key]) for key in ("inputs", "outputs")))
+    inputs, outputs = (tuple(_tensor(one) for one in told[key]) for key in ("inputs", "outputs"))
+    return Graph(inputs, outputs, tuple(told["last"]))
 
 
 _PARTS: Mapping[str, Mapping[int, str]] = MappingProxyType(
@@ -115,21 +114,29 @@ def _tensor(told: Mapping[str, Any]) -> Tensor:
 
 
 def _main(file: str, room: str) -> None:
-    import onnxruntime
-
     with contextlib.suppress(ValueError, OSError):  # not every system bounds address space
         resource.setrlimit(resource.RLIMIT_AS, (int(room), int(room)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _refuse_external(mapped(Path(file)), "model", 0)
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    told = {
+    told: dict[str, Any] = {
         key: [asdict(Tensor(one.name, _kind(one.type), tuple(one.shape))) for one in some]
         for key, some in (("inputs", session.get_inputs()), ("outputs", session.get_outputs()))
     }
-    os.write(1, json.dumps(told).encode())
+    sys.stdout.write(json.dumps(told | {"last": _last(Path(file))}))
+
+
+def _last(file: Path) -> tuple[int, ...]:
+    try:
+        return last_initializer(mapped(file)).shape
+    except (ModelError, ValueError):
+        return ()
 
 
 def _kind(text: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from control.cli.main import main
 from tests.golden.standins import build
+from tests.support.faces import models
 
 pytestmark = pytest.mark.unit
 
@@ -21,6 +22,11 @@ CUSTOM = (
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    return models()
 
 
 @pytest.fixture
@@ -74,13 +80,11 @@ def test_the_list_shows_described_models_and_what_is_wrong_with_others(
 
 
 def test_verify_fails_for_what_is_wrong_and_not_for_own_files_that_are_missing(
-    files: Path, store: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, built: Path, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.support.faces import models
-
     store.mkdir()
     for name in ("det_back", "mesh"):
-        shutil.copy(models() / f"{name}.onnx", store)
+        shutil.copy(built / f"{name}.onnx", store)
     assert run("add", files / "xseg_1.onnx") == run("verify") == 0
     with (store / "xseg_1.onnx").open("r+b") as file:
         file.write(b"\0")

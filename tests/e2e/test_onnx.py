@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,32 @@ pytestmark = pytest.mark.broker
 
 FRAMES = 24
 SOURCE = HERE / "sources" / "s1.png"
+DESCRIPTION = """
+kind = "swapper"
+template = "arcface_112_v1"
+size = 256
+mean = 0.5
+std = 0.5
+output = "as input"
+licence = "mine"
+commercial_use = true
+[source]
+kind = "converter"
+converter = "crossface_ghost"
+normed = false
+blend = "raw"
+"""
 ACCEPT = ("--accept-licence", "all")
 EXACT = ("--encoder", "libx264", "--quality", "1", "--segment-seconds", "0.4")
 
 
 @pytest.fixture(scope="module")
 def standins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("standins"))
+    """And a copy of one as a model of the user's own."""
+    folder = build(tmp_path_factory.mktemp("standins"))
+    shutil.copy(folder / "ghost_1_256.onnx", folder / "mine.onnx")
+    (folder / "mine.toml").write_text(DESCRIPTION)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +107,9 @@ def arguments(options: dict[str, Any]) -> list[str]:
             "selector.reference_face_distance": 0.1,
             "processors": "face_swapper,face_enhancer",
         },
+        {"swapper.model": "mine", "swapper.weight": 0.7},
     ],
-    ids=["all faces", "one person, enhanced"],
+    ids=["all faces", "one person, enhanced", "a model of the user's own"],
 )
 def test_swap_makes_the_pictures_that_the_models_make(
     facestream: Command, standins: Path, clip: Path, tmp_path: Path, options: dict[str, Any]
@@ -99,7 +120,8 @@ def test_swap_makes_the_pictures_that_the_models_make(
     assert (code, f"{FRAMES} frames" in last) == (0, True), last
     assert times(output) == times(clip)
     before, after = decoded(clip), decoded(output)
-    expected = swapped(Models(standins), before, options)
+    built_in = options | {"swapper.model": options["swapper.model"].replace("mine", "ghost_1_256")}
+    expected = swapped(Models(standins), before, built_in)
     changed = 0
     for old, new, want in zip(before, after, expected, strict=True):
         touched = (want != old).any(2)

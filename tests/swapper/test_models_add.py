@@ -73,6 +73,7 @@ def test_a_file_that_does_not_fit_its_name_is_refused_with_the_reason(
     ):
         add(there, wrong)
     cases = {
+        "inswapper_128_fp16": ("plain", r"its last initializer is .*, not \(512, 512\)"),
         "inswapper_128": ("ghost_1_256", r"target float \(any, 3, 256, 256\), not target float"),
         "ghost_1_256": ("blendswap_256", r"source float \(any, 3, 112, 112\), not source float \(any, 512\)"),
         "codeformer": ("gfpgan_1.4", "there is no input weight"),
@@ -81,9 +82,12 @@ def test_a_file_that_does_not_fit_its_name_is_refused_with_the_reason(
         "bisenet_resnet_18": ("gfpgan_1.4", "19, 512, 512"),
         "yoloface_8n": ("inswapper_128", "its inputs are .*source.*, not input"),
     }
+    plain = onnx.load(str(files / "inswapper_128.onnx"))
+    plain.graph.initializer.append(numpy_helper.from_array(np.zeros(3, np.float32), "more"))
+    onnx.save(plain, str(tmp_path / "plain.onnx"))
     for name, (other, says) in cases.items():
         with pytest.raises(ModelError, match=f"does not fit {name}: .*{says}"):
-            add(there, files / f"{other}.onnx", name, accept=True)
+            add(there, (tmp_path if other == "plain" else files) / f"{other}.onnx", name, accept=True)
     assert [one.name for one in there.iterdir()] == []
 
 
@@ -227,7 +231,7 @@ def test_data_in_other_files_are_refused_wherever_they_are_named(there: Path, tm
     ):
         file = tmp_path / f"{i}.onnx"
         file.write_bytes(helper.make_model(graph).SerializeToString())
-        with pytest.raises(ModelError, match=f"{i}.onnx: it refers to data in other files"):
+        with pytest.raises(ModelError, match=f"{i}.onnx: .*it refers to data in other files"):
             add(there, file)
 
 

@@ -191,7 +191,9 @@ class Catalogue:
                 if isinstance(made, kind):
                     return made
                 raise ValueError(f"model {name!r}: {file} describes no {word}")
-        raise ValueError(f"model {name!r}; there are: {', '.join(self._names(known, kind))}")
+        names = ", ".join(self._names(known, kind))
+        nor = f"; {self.folder} has no {name}.toml" if self.folder and NAME.fullmatch(name) else ""
+        raise ValueError(f"model {name!r}; there are: {names}{nor}")
 
     def _names(self, known: Mapping[str, T], kind: type[T]) -> Iterator[str]:
         yield from known
@@ -221,7 +223,7 @@ def described(file: Path) -> Table:
         where = ".".join(place[:1] + place[2:] if place[:1] == ["source"] else place)
         why = first["msg"].removeprefix("Value error, ")
         raise ModelError(f"{file}: {where}: {why}" if where else f"{file}: {why}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ModelError(f"{file} is no TOML: {error}") from None
 
 

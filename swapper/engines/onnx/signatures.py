@@ -45,11 +45,11 @@ class Signature:
     weight: bool | None = False
     emap: bool = field(default=False)
 
-    def misfit(self, graph: Graph, last: tuple[int, ...]) -> str:
-        """Why a file cannot be this; empty if it can. `last`: shape of its last initializer."""
-        return next(self._misfits(graph, last), "")
+    def misfit(self, graph: Graph) -> str:
+        """Why a file cannot be this; empty if it can."""
+        return next(self._misfits(graph), "")
 
-    def _misfits(self, graph: Graph, last: tuple[int, ...]) -> Iterator[str]:
+    def _misfits(self, graph: Graph) -> Iterator[str]:
         there = {one.name: one for one in graph.inputs}
         if self.weight is not False and "weight" in there:
             weight = there.pop("weight")
@@ -71,8 +71,8 @@ class Signature:
             if not any(_fits(one.shape, sizes) for sizes in ways):
                 told = " or ".join("(…, " + ", ".join(map(str, sizes)) + ")" for sizes in ways)
                 yield f"output {one}, not {told}"
-        if self.emap and last != _MAPPED:
-            yield f"its last initializer is not 512 x 512 but {last}"
+        if self.emap and graph.last != _MAPPED:
+            yield f"its last initializer is {graph.last or 'not of floats'}, not {_MAPPED}"
 
 
 def _fits(shape: Sequence[Axis], sizes: Sizes) -> bool:

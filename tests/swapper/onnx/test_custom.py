@@ -168,6 +168,8 @@ def test_a_face_prepared_without_the_crop_of_a_described_swapper_is_refused(fold
         (("size = 128", "size ="), r"mine\.toml is no TOML"),
         (("size = 128", "size = 128\nstd = 0"), "std"),
         (("size = 128", "size = 128\nlayers = 3"), "layers: Extra inputs"),
+        (("size = 128", "size = " + "[" * 20_000), "is no TOML"),
+        (("size = 128", "# " + "x" * 70_000), "larger than 64 KiB"),
     ],
 )
 def test_a_wrong_description_is_refused_by_file_place_and_reason(
@@ -198,7 +200,7 @@ def test_those_that_are_described_are_among_the_names_that_are_offered(folder: P
     (folder / "mine.toml").write_text(TABLES["inswapper_128"])
     (folder / "clear.toml").write_text(ENHANCER)
     (folder / "other.toml").write_text("[tool]\nx = 1\n")
-    with pytest.raises(UsageError, match=r"uniface_256, mine$"):
+    with pytest.raises(UsageError, match=r"uniface_256, mine; .* has no magic\.toml$"):
         Options.of({"swapper.model": "magic"}, Catalogue(folder))
     with pytest.raises(UsageError, match=r"'clear': .*clear\.toml describes no swapper"):
         Options.of({"swapper.model": "clear"}, Catalogue(folder))
