@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from schemas.errors import UsageError
 from schemas.frames import FrameInfo, VideoFormat
 from schemas.swaps import SwapFlag
 from swapper.models.manifest import Terms
@@ -88,6 +89,17 @@ class Wants:
         return self.pictures or self.frame is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A person in the target, and the face to put on that one alone."""
+
+    looks: Sequence[bytes | int]
+    """Encoded pictures of the person, whose largest face counts; or numbers of faces of the target's
+    reference frame, from left to right, counted from 1."""
+    sources: Sequence[bytes]
+    """Encoded pictures of the face that is put in."""
+
+
 @dataclass(slots=True)
 class Work:
     """Frames of one stream to run, in order. `last` says that no frame of the stream follows, so
@@ -105,7 +117,7 @@ class Engine(ABC):
     stateful: ClassVar[bool]
     """Whether frames of a stream must come in order to one worker to get the best picture."""
     context_frames: ClassVar[int]
-    """How many frames before a segment the engine's state needs."""
+    """How many frames before a segment the engine's state needs, if a job says no more about it."""
 
     @property
     @abstractmethod
@@ -140,6 +152,26 @@ class Engine(ABC):
         that `wants` asked for. Raises NoFaceError, naming the picture by its number and how many faces it
         shows, InputError for bytes that are no picture, or too large a one, and UsageError for wrong options.
         """
+
+    def prepare_map(
+        self,
+        people: Sequence[Identity],
+        face: int | None,
+        options: Mapping[str, Any],
+        frame_of: Callable[[int], npt.NDArray[np.uint8]],
+    ) -> SourceFace:
+        """Make one source face of several people's: each of them in the target gets a face of its own.
+
+        `face`, `options`: as in `prepare`. `frame_of`: a frame of the target by its number, (height, width,
+        3) B G R upright; called where a person is named by a number. Raises as `prepare` does, with pictures
+        numbered through: of each person the looks, then the sources; UsageError if the engine cannot do it.
+        """
+        raise UsageError(f"engine {self.name} puts one face on all faces (-s); --map is for engine onnx")
+
+    def context(self, options: Mapping[str, Any], *, mapped: bool) -> int:
+        """How many frames before a segment the state of a job needs; `mapped`: its face was made by
+        `prepare_map`. Raises UsageError for wrong options."""
+        return self.context_frames
 
     @abstractmethod
     def open(self, face: SourceFace, options: Mapping[str, Any]) -> Any:

@@ -206,6 +206,21 @@ class SelectorOptions(_Group):
         return any(one is not None for one in (self.gender, self.race, self.age_start))
 
 
+class TrackerOptions(_Group):
+    """Whether a person keeps the face put on by following it from frame to frame: `lock`; if it is not said,
+    with a map of several people only.
+
+    `margin`: how much further from a person than `selector.reference_face_distance` a followed face may be.
+    `change_frames`: for how many in a row somebody else must be nearer. `keep_frames`: for how many a face
+    that is lost, or too unlike, is remembered.
+    """
+
+    lock: bool | None = None
+    margin: _Share = 0.1
+    change_frames: Annotated[int, Field(ge=1, le=250)] = 3
+    keep_frames: Annotated[int, Field(ge=0, le=250)] = 12
+
+
 class EnhancerOptions(_Group):
     """`blend`: percent of the enhanced face over the other. `weight`: for models that take one."""
 
@@ -233,6 +248,7 @@ class Options(_Group):
     detector: DetectorOptions = DetectorOptions()
     landmarker: LandmarkerOptions = LandmarkerOptions()
     selector: SelectorOptions = SelectorOptions()
+    tracker: TrackerOptions = TrackerOptions()
     swapper: SwapperOptions = SwapperOptions()
     mask: MaskOptions = MaskOptions()
     enhancer: EnhancerOptions = EnhancerOptions()

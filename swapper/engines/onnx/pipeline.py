@@ -17,6 +17,7 @@ from swapper.engines.onnx.align import Rectangle, fitted, inverse, reach
 from swapper.engines.onnx.analyse import analyse
 from swapper.engines.onnx.enhance import enhance
 from swapper.engines.onnx.faces import Face, Vector
+from swapper.engines.onnx.identities import Person, assigned, distances
 from swapper.engines.onnx.options import ENHANCE, SWAP, Options
 from swapper.engines.onnx.recognise import classify, recognise
 from swapper.engines.onnx.select import referred, select
@@ -24,6 +25,7 @@ from swapper.engines.onnx.session import Models
 from swapper.engines.onnx.source import Source
 from swapper.engines.onnx.surface import Surface
 from swapper.engines.onnx.swap import Task, blends, swap
+from swapper.engines.onnx.tracker import Tracker
 
 _TOUCH = 2
 """Pixels around a face that bilinear sampling may read."""
@@ -34,16 +36,31 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Job:
     """What is done to a frame. Without a source nothing is swapped, but enhanced all the same;
-    `reference`: embedding of the face looked for in mode `reference`."""
+    `reference`: embedding of the face looked for in mode `reference`. `people`: who gets which face, instead
+    of all of them."""
 
     options: Options
     source: Source | None = None
     reference: Vector | None = None
+    people: tuple[Person, ...] = ()
 
     @cached_property
     def finding(self) -> str:
         """The same for jobs whose faces may be looked for together."""
         return f"{self.options.detector!r} {self.options.landmarker!r}"
+
+    @property
+    def locked(self) -> bool:
+        """Whether faces are followed, so that people keep theirs."""
+        lock = self.options.tracker.lock
+        return bool(self.people) if lock is None else lock
+
+    @cached_property
+    def wanted(self) -> tuple[Person, ...]:
+        """Who is looked for by a job that looks for people."""
+        if self.people or self.reference is None:
+            return self.people
+        return (Person(self.reference[None], self.source),)
 
     @cached_property
     def changing(self) -> Mapping[str, str]:
@@ -57,11 +74,22 @@ class Job:
 
 @dataclass(slots=True)
 class Item:
-    """A frame, and what is to be done to it; `faces` is filled in: all that were found."""
+    """A frame, and what is to be done to it; `faces` is filled in: all that were found.
+
+    `tracker`: of the frame's stream, whose items come in order; none: the frame is looked at by itself.
+    `cut`: it begins another shot. `context`: only looked at, for the tracker's sake.
+    """
 
     surface: Surface
     job: Job
     faces: list[Face] = field(default_factory=list)
+    tracker: Tracker | None = None
+    cut: bool = False
+    context: bool = False
+
+
+Chosen = tuple[Face, Source | None]
+"""A face to change, and what is put on."""
 
 
 def run(models: Models, items: Sequence[Item]) -> None:
@@ -88,25 +116,49 @@ def reference(models: Models, surface: Surface, options: Options, source: Source
     return face.identity
 
 
-def _chosen(models: Models, items: Sequence[Item]) -> list[tuple[Item, list[Face]]]:
+def _chosen(models: Models, items: Sequence[Item]) -> list[tuple[Item, list[Chosen]]]:
     """The faces of each frame that are changed, with all that is needed of them."""
     seen = [(item, item.surface, face) for item in items for face in item.faces]
-    recognise(models, [(s, f) for item, s, f in seen if item.job.options.selector.mode == "reference"])
+    recognise(models, [(s, f) for item, s, f in seen if _looks_for_people(item.job)])
     classify(models, [(s, f) for item, s, f in seen if _filters(item.job.options)])
     chosen = [(item, _selected(item)) for item in items]
     mixed = [
         (item.surface, face)
         for item, faces in chosen
         if SWAP in item.job.options.processors and blends(item.job.options.swapper)
-        for face in faces
+        for face, _ in faces
     ]
     recognise(models, mixed)
     return chosen
 
 
-def _selected(item: Item) -> list[Face]:
+def _selected(item: Item) -> list[Chosen]:
     job = item.job
-    return select(item.faces, job.options.selector, job.source.traits if job.source else None, job.reference)
+    if job.people or job.locked:
+        return _found(item)
+    traits = job.source.traits if job.source else None
+    faces = select(item.faces, job.options.selector, traits, job.reference)
+    return [(face, job.source) for face in faces]
+
+
+def _found(item: Item) -> list[Chosen]:
+    """People that are looked for, each at most once, in the detector's order."""
+    people, limit = item.job.wanted, item.job.options.selector.reference_face_distance
+    if not people:
+        return []
+    apart = distances(item.faces, people)
+    if item.tracker is None:
+        who = assigned(apart, limit)
+    else:
+        who = item.tracker.step(item.faces, apart, cut=item.cut)
+    if item.context:
+        return []
+    pairs = zip(item.faces, who, strict=True)
+    return [(face, people[one].source) for face, one in pairs if one is not None]
+
+
+def _looks_for_people(job: Job) -> bool:
+    return bool(job.people) or job.options.selector.mode == "reference"
 
 
 def _filters(options: Options) -> bool:
@@ -121,17 +173,19 @@ class _Turn:
     job: Job
     processor: str
     task: Task
+    source: Source | None
 
 
-def _step(models: Models, chosen: Sequence[tuple[Item, list[Face]]], step: int) -> None:
+def _step(models: Models, chosen: Sequence[tuple[Item, list[Chosen]]], step: int) -> None:
     """The processor at one place of the chain, for all frames."""
     rounds: list[list[_Turn]] = []
     for item, faces in chosen:
         names = item.job.options.processors[step : step + 1]
         for name in names:
-            for at, task in _scheduled(item, faces, name):
+            scheduled = _scheduled(item, [face for face, _ in faces], name)
+            for (at, task), (_, source) in zip(scheduled, faces, strict=True):
                 rounds += [[] for _ in range(at + 1 - len(rounds))]
-                rounds[at].append(_Turn(item.job, name, task))
+                rounds[at].append(_Turn(item.job, name, task, source))
     for turns in rounds:
         for group in _grouped(turns, lambda turn: turn.job.changing[turn.processor]):
             _change(models, group)
@@ -141,7 +195,7 @@ def _change(models: Models, turns: Sequence[_Turn]) -> None:
     """Turns that may go through their models together."""
     options = turns[0].job.options
     if turns[0].processor == SWAP:
-        pairs = [(turn.task, turn.job.source) for turn in turns if turn.job.source is not None]
+        pairs = [(turn.task, turn.source) for turn in turns if turn.source is not None]
         swap(models, pairs, options.swapper, options.mask)
     else:
         enhance(models, [turn.task for turn in turns], options.enhancer, options.mask)

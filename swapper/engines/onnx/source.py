@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from schemas.errors import NoFaceError
+from swapper.decode import decode
 from swapper.engines.onnx.align import fitted
 from swapper.engines.onnx.analyse import analyse
 from swapper.engines.onnx.catalog import SWAPPERS, PictureSource
@@ -16,7 +18,7 @@ from swapper.engines.onnx.faces import Face, Traits, Vector
 from swapper.engines.onnx.options import Options
 from swapper.engines.onnx.recognise import classify, normed, recognise
 from swapper.engines.onnx.session import Models
-from swapper.engines.onnx.surface import Surface
+from swapper.engines.onnx.surface import Picture, Surface
 from swapper.engines.onnx.tensors import Bgr
 
 _CROPS = tuple(
@@ -73,6 +75,35 @@ def prepare(models: Models, pictures: Sequence[Surface], options: Options) -> So
     return merged(models, pictures[0], largest, options) if largest else None
 
 
+def of_pictures(
+    models: Models, pictures: Sequence[tuple[int, bytes]], face: int | None, options: Options
+) -> Source:
+    """One source of encoded pictures of a person, each with the number that errors tell: of each the largest
+    face, or the `face`-th from the left.
+
+    Raises NoFaceError, and InputError for what is no picture.
+    """
+    chosen = seen(models, pictures, face, options)
+    return merged(models, chosen[0][0], chosen, options)
+
+
+def seen(
+    models: Models, pictures: Sequence[tuple[int, bytes]], face: int | None, options: Options
+) -> list[tuple[Surface, Face]]:
+    """One face of each encoded picture, as `of_pictures` says."""
+    surfaces: list[Surface] = [Picture(decode(data, number)) for number, data in pictures]
+    found = analyse(models, surfaces, options.detector, options.landmarker)
+    return [
+        (surface, _picked(faces, number, face))
+        for (number, _), surface, faces in zip(pictures, surfaces, found, strict=True)
+    ]
+
+
+def from_the_left(faces: Sequence[Face]) -> list[Face]:
+    """By their left edges."""
+    return sorted(faces, key=lambda face: float(face.hit.box[0]))
+
+
 def merged(
     models: Models, first: Surface, chosen: Sequence[tuple[Surface, Face]], options: Options
 ) -> Source:
@@ -90,6 +121,18 @@ def merged(
         traits = best[1].traits
     length = np.stack([normed(one) for one in raw])
     return Source(raw.mean(0), length.mean(0), crops, traits)
+
+
+def _picked(faces: Sequence[Face], number: int, wanted: int | None) -> Face:
+    """The largest face of a source picture, or one by its number from the left."""
+    if not faces:
+        raise NoFaceError(f"source picture {number} shows no face")
+    if wanted is None:
+        return max(faces, key=lambda face: face.hit.area)
+    if wanted > len(faces):
+        shows = f"shows {len(faces)} face{'s' * (len(faces) != 1)}"
+        raise NoFaceError(f"source picture {number} {shows}: there is no face {wanted} to take")
+    return from_the_left(faces)[wanted - 1]
 
 
 def _key(template: str, side: int | str) -> str:
