@@ -2,6 +2,7 @@
 
 The model looks at the picture in cells of 16 and 32 pixels, with 2 and 6 anchors each (MediaPipe,
 face_detection_back.pbtxt). It is convolutional, so a wide picture need not be padded to a square.
+What it says is read here for the engine `onnx` too.
 """
 
 from __future__ import annotations
@@ -46,15 +47,23 @@ class Detector:
         """Faces of an RGB picture with sides of at most about 256, best first, in its pixels."""
         padded = _padded(image)
         boxes, logits = self._model(padded[None])
-        odds = logits[0, :, 0]
-        hits = np.flatnonzero(odds > np.log(min_score / (1 - min_score)))
-        if not len(hits):
-            return []
-        found = boxes[0][hits].reshape(-1, 8, 2)
-        anchors = _anchors(*padded.shape[:2])[hits]
-        found[:, 0] += anchors
-        found[:, 2:] += anchors[:, None]
-        return _merged(found, 1 / (1 + np.exp(-odds[hits])))
+        return read(boxes[0], logits[0], (padded.shape[0], padded.shape[1]), min_score)
+
+
+def read(
+    boxes: npt.NDArray[Any], logits: npt.NDArray[Any], shape: tuple[int, int], min_score: float
+) -> list[Detection]:
+    """Faces of what the model says, (anchors, 16) and (anchors, 1), of a picture of so many rows and
+    columns; best first. `min_score` lies between 0 and 1."""
+    odds = logits[:, 0]
+    hits = np.flatnonzero(odds > np.log(min_score / (1 - min_score)))
+    if not len(hits):
+        return []
+    found = boxes[hits].reshape(-1, 8, 2)
+    anchors = _anchors(*shape)[hits]
+    found[:, 0] += anchors
+    found[:, 2:] += anchors[:, None]
+    return _merged(found, 1 / (1 + np.exp(-odds[hits])))
 
 
 def input_size(width: float, height: float) -> tuple[int, int]:

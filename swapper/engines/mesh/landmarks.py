@@ -86,8 +86,15 @@ class Mesh:
         One picture a call: more at once are slower each on a CPU (they leave its cache).
         """
         raw, belief = self._model(image[None])
-        points, matrix = raw.reshape(VERTICES, 3), square.matrix().astype(np.float32)
-        marks = np.empty((VERTICES, 3), np.float32)
-        marks[:, :2] = points[:, :2] @ matrix[:, :2].T + matrix[:, 2]
-        marks[:, 2] = points[:, 2] * np.float32(square.side / SIDE)
-        return marks, 1 / (1 + exp(-float(belief[0, 0])))
+        return read(raw[0], belief[0], square)
+
+
+def read(
+    raw: npt.NDArray[np.float32], belief: npt.NDArray[np.float32], square: Square
+) -> tuple[Landmarks, float]:
+    """What the model says of a square's picture, (1404,) and (1,), as `Mesh` returns it."""
+    points, matrix = raw.reshape(VERTICES, 3), square.matrix().astype(np.float32)
+    marks = np.empty((VERTICES, 3), np.float32)
+    marks[:, :2] = points[:, :2] @ matrix[:, :2].T + matrix[:, 2]
+    marks[:, 2] = points[:, 2] * np.float32(square.side / SIDE)
+    return marks, 1 / (1 + exp(-float(belief[0])))

@@ -41,16 +41,20 @@ class Layout(Enum):
     two anchors a cell."""
     CENTRES = "centres"
     """Class, object, box (shift, log size) and points, each for strides 8, 16, 32; one anchor a cell."""
+    BLAZE = "blaze"
+    """BlazeFace's: boxes with six points, and log odds; the mouth is one point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """Finds faces on a square canvas of B G R. `sides`: of the canvas; the last is the default."""
+    """Finds faces on a square canvas, given as `input`. `sides`: of the canvas; the last is the default."""
 
     file: str
     layout: Layout
-    scale: Scale
+    scale: Scale | None
+    """None: bytes as they are, R G B, channels last."""
     sides: tuple[int, ...] = (640,)
+    input: str = "input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,11 @@ class Landmarker:
     """68 points on a grid of 64; `full` is the mean confidence that counts as score 1."""
 
     file: str
-    full: float
-    heatmaps: bool
+    full: float = 1.0
+    heatmaps: bool = False
     """Confidence is read from a second output of heat maps, else from each point's third number."""
+    vertices: tuple[int, ...] = ()
+    """Of MediaPipe's face mesh, if the model gives that instead: which is each of the 68 points."""
 
 
 class Blend(Enum):
@@ -143,19 +149,37 @@ DETECTORS: Mapping[str, Detector] = MappingProxyType(
         "scrfd": _anchored("scrfd_2.5g"),
         "retinaface": _anchored("retinaface_10g"),
         "yunet": Detector("yunet_2023_mar", Layout.CENTRES, Scale(deviation=(1 / 255,) * 3, rgb=False)),
+        "blazeface": Detector("det_back", Layout.BLAZE, None, (128, 384, 512, 640, 256), "image"),
     }
 )
 MANY_DETECTORS = ("retinaface", "scrfd", "yolo_face")
 """What `many` stands for, in the order in which their faces are counted."""
 
+IBUG_VERTICES = (
+    *(127, 234, 93, 58, 172, 136, 149, 148, 152, 377, 378, 365, 397, 288, 323, 454, 356),
+    *(70, 63, 105, 66, 107, 336, 296, 334, 293, 300),
+    *(168, 197, 5, 4, 98, 97, 2, 326, 327),
+    *(33, 160, 158, 133, 153, 144, 362, 385, 387, 263, 373, 380),
+    *(61, 39, 37, 0, 267, 269, 291, 321, 314, 17, 84, 91),
+    *(78, 81, 13, 311, 308, 402, 14, 178),
+)
+"""Vertices of MediaPipe's face mesh for iBUG's 68 points: jaw, brows, nose, eyes, lips outside and inside.
+
+iBUG's scheme (Sagonas et al., 300 Faces in-the-Wild, 2013) names corners, peaks and tips, which the mesh has
+(MediaPipe's canonical_face_model and its rings of eyes, brows, lips and face). Points in between, along the
+jaw, the ridge of the nose and the lips, are the vertices nearest to equal parts of the line on real faces.
+"""
 LANDMARKERS: Mapping[str, Landmarker] = MappingProxyType(
     {
         "2dfan4": Landmarker("2dfan4", 0.9, heatmaps=True),
-        "peppa_wutz": Landmarker("peppa_wutz", 0.95, heatmaps=False),
+        "peppa_wutz": Landmarker("peppa_wutz", 0.95),
+        "facemesh": Landmarker("mesh", vertices=IBUG_VERTICES),
     }
 )
+MANY_LANDMARKERS = ("2dfan4", "peppa_wutz")
+"""What `many` stands for: the first is believed unless the second is surer by far."""
 LANDMARK_ESTIMATOR = "fan_68_5"
-"""68 points from five; always needed."""
+"""68 points from five; needed but for landmarkers that give a mesh."""
 
 RECOGNISER = "arcface_w600k_r50"
 """Published for non-commercial use only; there is no other."""

@@ -11,13 +11,14 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from swapper.engines.onnx.align import Matrix, inverse, is_spread, moved, turn
-from swapper.engines.onnx.catalog import DETECTORS, MANY_DETECTORS, Detector, Layout
+from swapper.engines.mesh import detect as blazeface
+from swapper.engines.onnx.align import TEMPLATES, Matrix, inverse, is_spread, moved, turn
+from swapper.engines.onnx.catalog import DETECTORS, MANY_DETECTORS, Layout, Scale
 from swapper.engines.onnx.faces import Hit
 from swapper.engines.onnx.options import DetectorOptions
 from swapper.engines.onnx.session import Array, Models
 from swapper.engines.onnx.surface import Picture, Surface
-from swapper.engines.onnx.tensors import Tensor, black, fill
+from swapper.engines.onnx.tensors import black, fill
 
 _TOGETHER = 16
 """Canvases in one run: 80 MB of floats."""
@@ -25,6 +26,10 @@ _STRIDES = (8, 16, 32)
 _OVERLAPS = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}
 """By the number of angles: how much of their union two boxes of one face share."""
 _OVERLAP_OF_MANY = 0.1
+_TINY = 1e-6
+_EYES, _CORNERS = (np.ptp(TEMPLATES["ffhq_512"][two, 0]) for two in (slice(0, 2), slice(3, 5)))
+_MOUTH = float(_CORNERS / _EYES)
+"""Width of a mouth over the distance of the eyes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +85,16 @@ def _viewed(surface: Surface, angle: int, options: DetectorOptions) -> _View:
 
 def _all(models: Models, views: Sequence[_View], name: str, options: DetectorOptions) -> list[Raw]:
     kind = DETECTORS[name]
-    side = options.size if options.size in kind.sides else kind.sides[-1]
+    side = options.size if options.size and options.size in kind.sides else kind.sides[-1]
     read, model = _READERS[kind.layout], models[kind.file]
     found = []
     for start in range(0, len(views), _TOGETHER):
         some = views[start : start + _TOGETHER]
-        canvas = models.buffer(len(some), 3, side, side)
-        ratios = [_drawn(out, view.surface, kind) for out, view in zip(canvas, some, strict=True)]
-        outputs = model({"input": canvas})
+        canvas: Array = np.zeros((len(some), side, side, 3), np.uint8)
+        if kind.scale is not None:
+            canvas = models.buffer(len(some), 3, side, side)
+        ratios = [_drawn(out, side, view.surface, kind.scale) for out, view in zip(canvas, some, strict=True)]
+        outputs = model({kind.input: canvas})
         for i, (x, y) in enumerate(ratios):
             raw = read([output[i] for output in outputs], side, options.score)
             raw.boxes = raw.boxes * np.array([x, y, x, y], raw.boxes.dtype)
@@ -96,15 +103,18 @@ def _all(models: Models, views: Sequence[_View], name: str, options: DetectorOpt
     return found
 
 
-def _drawn(canvas: Tensor, surface: Surface, kind: Detector) -> tuple[float, float]:
+def _drawn(canvas: Array, side: int, surface: Surface, scale: Scale | None) -> tuple[float, float]:
     """Put a surface at the top left of a canvas, shrunk to fit; the ratios back."""
-    side = canvas.shape[1]
     width, height = surface.width, surface.height
     if width > side or height > side:
         ratio = min(side / height, side / width)
         width, height = max(int(width * ratio), 1), max(int(height * ratio), 1)
-    fill(canvas[:, :height, :width], surface.shrunk(width, height), kind.scale)
-    canvas[:, height:] = canvas[:, :, width:] = black(kind.scale)
+    picture = surface.shrunk(width, height)
+    if scale is None:
+        canvas[:height, :width] = picture[..., ::-1]
+    else:
+        fill(canvas[:, :height, :width], picture, scale)
+        canvas[:, height:] = canvas[:, :, width:] = black(scale)
     return surface.width / width, surface.height / height
 
 
@@ -169,11 +179,32 @@ def _centred(outputs: Sequence[Array], side: int, least: float) -> Raw:
     return _joined(parts)
 
 
+def _blaze(outputs: Sequence[Array], side: int, least: float) -> Raw:
+    boxes, logits = outputs
+    found = blazeface.read(boxes, logits, (side, side), min(max(least, _TINY), 1 - _TINY))
+    corners = [[*(one.centre - one.size / 2), *(one.centre + one.size / 2)] for one in found]
+    scores = [one.score for one in found]
+    fives = [_five(one.points) for one in found]
+    return Raw(
+        np.array(corners, np.float64).reshape(-1, 4),
+        np.array(scores, np.float64),
+        np.array(fives, np.float64).reshape(-1, 5, 2),
+    )
+
+
+def _five(six: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The mouth is one point: its corners are put beside it, along the eyes, as in a face from the front."""
+    right, left, nose, mouth = six[:4]
+    half = (left - right) * _MOUTH / 2
+    return np.stack([right, left, nose, mouth - half, mouth + half])
+
+
 _Reader = Callable[[Sequence[Array], int, float], Raw]
 _READERS: Mapping[Layout, _Reader] = {
     Layout.YOLO: _yolo,
     Layout.ANCHORS: _anchored,
     Layout.CENTRES: _centred,
+    Layout.BLAZE: _blaze,
 }
 
 

@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from swapper.engines.onnx.align import Matrix, Points, fitted, inverse, is_spread, moved, turn
-from swapper.engines.onnx.catalog import LANDMARK_ESTIMATOR, LANDMARKERS, Landmarker, Scale
+from swapper.engines.onnx.catalog import (
+    LANDMARK_ESTIMATOR,
+    LANDMARKERS,
+    MANY_LANDMARKERS,
+    Landmarker,
+    Scale,
+)
+from swapper.engines.onnx.facemesh import Found, outlines
 from swapper.engines.onnx.faces import Face, Hit
 from swapper.engines.onnx.options import LandmarkerOptions
 from swapper.engines.onnx.session import Models
@@ -27,20 +34,20 @@ _DARK = 30
 _LEAD = 0.2
 """By how much 2dfan4 may be less sure than peppa_wutz and is still believed."""
 
-Found = tuple[Points, float]
-"""68 points and how sure they are, 0..1."""
-
 
 def landmarks(models: Models, faces: Sequence[tuple[Surface, Hit]], options: LandmarkerOptions) -> list[Face]:
     """Faces with their points, in order."""
     if not faces:
         return []
-    estimates = _estimated(models, [hit.points for _, hit in faces])
-    angles = [_angle(outline) for outline in estimates]
-    if options.score == 0:
-        found: list[Found] = [(outline, 0.0) for outline in estimates]
+    if options.by_mesh:
+        found = outlines(models, faces, LANDMARKERS[options.model])
+        angles = [_angle(outline) for outline, _ in found]
     else:
-        found = _found(models, faces, angles, options.model)
+        estimates = _estimated(models, [hit.points for _, hit in faces])
+        angles = [_angle(outline) for outline in estimates]
+        found = [(outline, 0.0) for outline in estimates]
+        if options.score > 0:
+            found = _found(models, faces, angles, options.model)
     return [
         Face(hit, angle, outline, certainty, _chosen(hit, outline, certainty, options.score))
         for (_, hit), angle, (outline, certainty) in zip(faces, angles, found, strict=True)
@@ -81,7 +88,8 @@ def _found(
     tensor = stacked(crops, _PLAIN)
     if name != "many":
         return _placed(_read(models, LANDMARKERS[name], tensor), backs)
-    first, second = (_placed(_read(models, one, tensor), backs) for one in LANDMARKERS.values())
+    both = (LANDMARKERS[one] for one in MANY_LANDMARKERS)
+    first, second = (_placed(_read(models, one, tensor), backs) for one in both)
     return [a if a[1] > b[1] - _LEAD else b for a, b in zip(first, second, strict=True)]
 
 

@@ -11,11 +11,12 @@ from swapper.engines.onnx.catalog import (
     LANDMARK_ESTIMATOR,
     LANDMARKERS,
     MANY_DETECTORS,
+    MANY_LANDMARKERS,
     OCCLUDERS,
     RECOGNISER,
     VectorSource,
 )
-from swapper.engines.onnx.options import ENHANCE, SWAP, Options
+from swapper.engines.onnx.options import ENHANCE, SWAP, DetectorOptions, LandmarkerOptions, Options
 from swapper.models.manifest import Terms, manifest
 
 _Need = tuple[str, Terms | None]
@@ -35,13 +36,22 @@ def licences(options: Options) -> Mapping[str, Terms]:
     return {name: terms or manifest()[name].terms for name, terms in needs.items()}
 
 
+def of_detector(options: DetectorOptions) -> list[str]:
+    """Files that faces are found by."""
+    names = MANY_DETECTORS if options.model == "many" else (options.model,)
+    return [DETECTORS[name].file for name in names]
+
+
+def of_landmarker(options: LandmarkerOptions) -> list[str]:
+    """Files that give the points of faces."""
+    names = MANY_LANDMARKERS if options.model == "many" else (options.model,)
+    files = [LANDMARKERS[name].file for name in names if options.score > 0]
+    return files if options.by_mesh else [LANDMARK_ESTIMATOR, *files]
+
+
 def _finders(options: Options) -> Iterator[str]:
-    detector = options.detector.model
-    yield from (DETECTORS[name].file for name in (MANY_DETECTORS if detector == "many" else (detector,)))
-    yield LANDMARK_ESTIMATOR
-    if options.landmarker.score > 0:
-        landmarker = options.landmarker.model
-        yield from LANDMARKERS if landmarker == "many" else (landmarker,)
+    yield from of_detector(options.detector)
+    yield from of_landmarker(options.landmarker)
     if SWAP in options.processors or options.selector.mode == "reference":
         yield RECOGNISER
     if options.selector.filters:

@@ -77,11 +77,11 @@ def _known(value: Any, names: Iterable[Any], field: str) -> None:
 
 
 class DetectorOptions(_Group):
-    """`size`: side of the canvas. `score`: above which a face counts. `angles`: turns that are tried.
-    `margin`: black added around the picture, in half percents of its sides."""
+    """`size`: side of the canvas; none: the model's own. `score`: above which a face counts. `angles`: turns
+    that are tried. `margin`: black added around the picture, in half percents of its sides."""
 
     model: str = "yolo_face"
-    size: Annotated[int, BeforeValidator(_side)] = 640
+    size: Annotated[int | None, BeforeValidator(_side)] = None
     score: _Share = 0.5
     angles: Annotated[tuple[int, ...], _Many] = (0,)
     margin: _Margins = (0, 0, 0, 0)
@@ -91,7 +91,8 @@ class DetectorOptions(_Group):
         self._one_of("model", (*DETECTORS, "many"))
         models = MANY_DETECTORS if self.model == "many" else (self.model,)
         sides = sorted({side for name in models for side in DETECTORS[name].sides})
-        _known(self.size, sides, f"size of {self.model}")
+        if self.size is not None:
+            _known(self.size, sides, f"size of {self.model}")
         for angle in self.angles:
             _known(angle, (0, 90, 180, 270), "angle")
         if not self.angles or len(set(self.angles)) != len(self.angles):
@@ -109,6 +110,11 @@ class LandmarkerOptions(_Group):
     def _check(self) -> Self:
         self._one_of("model", (*LANDMARKERS, "many"))
         return self
+
+    @property
+    def by_mesh(self) -> bool:
+        """Whether the points come of a mesh, without 68 being guessed from five before."""
+        return self.score > 0 and self.model in LANDMARKERS and bool(LANDMARKERS[self.model].vertices)
 
 
 class SwapperOptions(_Group):

@@ -22,6 +22,7 @@ import onnxruntime
 
 from schemas.errors import ModelError
 from swapper.engines.onnx import protobuf
+from swapper.models import store
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
@@ -141,6 +142,8 @@ class Models:
 
     def file(self, name: str) -> Path:
         """Raises ModelError where there is none."""
+        if name in {model.name for model in store.built()}:
+            return store.path(self._folder, name)
         file = self._folder / f"{name}.onnx"
         if not file.is_file():
             raise ModelError(f"model {file.name} is not in {self._folder}; --models names the folder")
@@ -206,6 +209,8 @@ def _by_item(output: Array, count: int) -> Array:
 
 def _noise(like: Array) -> Array:
     rng = np.random.default_rng(7)
+    if like.dtype == np.uint8:
+        return rng.integers(0, 256, (_PROBES, *like.shape[1:]), np.uint8)
     return rng.uniform(-1, 1, (_PROBES, *like.shape[1:])).astype(like.dtype)
 
 

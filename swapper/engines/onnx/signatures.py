@@ -128,10 +128,10 @@ def signatures() -> Mapping[str, Signature]:
         "nsfw_3": _plain("content check", (None, 3, 448, 448), [(4,)]),
     }
     single |= {name: _plain("converter", (None, _LENGTH), [(_LENGTH,)]) for name in CONVERTERS}
-    for detector in DETECTORS.values():
+    for detector in (one for one in DETECTORS.values() if one.layout in _DETECTORS):  # others are built here
         side = detector.sides[0] if len(detector.sides) == 1 else None
         single[detector.file] = _plain("detector", (None, 3, side, side), _DETECTORS[detector.layout])
-    for one in LANDMARKERS.values():
+    for one in (one for one in LANDMARKERS.values() if not one.vertices):
         outputs: list[list[Sizes]] = [[(68, 3)], [(68, 64, 64)]] if one.heatmaps else [[(68, 3), (204,)]]
         single[one.file] = Signature("landmarker", {"input": (None, 3, 256, 256)}, outputs)
     single |= {name: of_swapper(kind) for name, kind in SWAPPERS.items()}
