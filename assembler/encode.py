@@ -28,6 +28,7 @@ from assembler.encoders import (
     coded_colour,
     configure,
 )
+from assembler.scheduling import make_ordinary
 from assembler.timing import reorder_depth
 from runtime.payload import frame_planes
 from schemas.errors import EncoderError, StoreError
@@ -143,7 +144,11 @@ class SegmentEncoder:
             if self._convert is not None:
                 frame = self._convert(frame)
             self._pts.append(pts)
-            self._mux(frame)
+            try:
+                self._mux(frame)
+            finally:
+                if len(self._pts) == 1:  # the first frame opens the encoder
+                    make_ordinary()
 
     def _mux(self, frame: VideoFrame | None) -> None:
         for packet in self._stream.encode(frame):

@@ -20,6 +20,7 @@ import av
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from assembler.scheduling import make_ordinary
 from schemas.containers import CONTAINERS, ENCODER_TABLE, is_picture, refusal, stored_as
 from schemas.errors import EncoderError, UsageError
 from schemas.frames import VideoFormat
@@ -348,6 +349,8 @@ def probe_encoder(name: str) -> str | None:
         packets = [*context.encode(frame), *context.encode(None)]
     except (EncoderError, ValueError, OSError) as error:  # PyAV's errors are OSErrors or ValueErrors
         return str(error).splitlines()[0]
+    finally:
+        make_ordinary()
     return None if packets else f"{name} returned no packet"
 
 

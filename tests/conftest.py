@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -54,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup() -> None:
     STALLS.reset()
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """An encoder may have made this thread a real-time one, and all that is started later with it."""
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        raise AssertionError(f"{item.nodeid} leaves its thread under a real-time policy")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def encode(path: Path, video: VideoFormat, spec: EncodeSpec, frames: int = 24) -
 def test_the_same_spec_gives_the_same_bytes_twice(tmp_path: Path, encoder: str) -> None:
     spec = EncodeSpec.model_validate({"encoder": encoder, **FAST})
     assert encode(tmp_path / "a", VIDEO, spec) == encode(tmp_path / "b", VIDEO, spec)
+
+
+@pytest.mark.parametrize("encoder", ["libx264", "libx265", "libsvtav1"])
+def test_no_thread_stays_a_real_time_one(tmp_path: Path, encoder: str) -> None:
+    spec = EncodeSpec.model_validate({"encoder": encoder, **FAST})
+    with SegmentEncoder(tmp_path / "a", VIDEO, (1, 90_000), (25, 1), spec) as made:
+        made.encode(made.picture(), 0)
+        policies = {os.sched_getscheduler(int(task.name)) for task in Path("/proc/self/task").iterdir()}
+    assert policies == {os.SCHED_OTHER}
 
 
 def test_threads_are_part_of_what_decides_the_bytes(tmp_path: Path) -> None:

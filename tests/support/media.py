@@ -12,6 +12,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from assembler.scheduling import make_ordinary
 from ingest.travel import Traveller
 from runtime.payload import Planes, frame_planes
 from schemas.frames import VideoFormat
@@ -59,6 +60,8 @@ def make_clip(
             frame = image.reformat(format=pixel_format)
             frame.pts, frame.time_base = tick, time_base
             output.mux(video.encode(frame))
+            if number == 0:
+                make_ordinary()
         output.mux(video.encode(None))
         if audio is not None:
             assert isinstance(audio, av.AudioStream)
