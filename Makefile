@@ -13,8 +13,9 @@ help:  ## This list
 demo: $(VENV)/.run models  ## Swap the face in a clip through real Kafka; leaves demo/out.mp4 and demo/out.png
 	$(PY) -m demo.run
 
-test: $(VENV)/.dev models ffmpeg  ## All tests but the slow ones, on the embedded broker and real media files
-	$(PY) -m pytest
+JOBS ?= 2
+test: $(VENV)/.dev models ffmpeg  ## All tests but the slow ones, on embedded brokers and real media files; JOBS=2
+	$(PY) -m pytest -n $(JOBS) --dist loadfile
 
 media: $(VENV)/.dev models ffmpeg  ## Every file of the case log through the whole pipeline
 	$(PY) -m pytest tests/media -m "not soak"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,17 @@ from hypothesis import settings as hypothesis_settings
 
 from runtime.settings import Settings
 from tests.support.broker import isolated_settings, running_broker
-from tests.support.stalls import Stalls
 
 hypothesis_settings.register_profile("facestream", deadline=None)  # a busy machine fails no test
 hypothesis_settings.load_profile("facestream")
 
-STALLS = Stalls()
 CATEGORIES = {"unit", "broker", "media", "browser"}
+
+
+def pytest_configure() -> None:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # of nohup or a script's &, children would inherit SIG_IGN
 
 
 def category_error(module: ModuleType) -> str | None:
@@ -47,14 +52,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if on_gpu and not has_gpu():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="nvidia-smi finds no NVIDIA GPU"))
-    # Kafka's sessions end where a machine stands still. What failed meanwhile is run once more, and said so.
-    for item in items:
-        if item.get_closest_marker("broker") or item.get_closest_marker("media"):
-            item.add_marker(pytest.mark.flaky(reruns=1, condition=STALLS.seen))
-
-
-def pytest_runtest_setup() -> None:
-    STALLS.reset()
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
